@@ -63,7 +63,8 @@ class AudioChunk:
     """Consecutive audio of one piece. `pcm` may be empty on the final chunk.
 
     `context` (final chunk only) continues the next piece; opaque, valid for some minutes.
-    `prompt_tokens`/`cached_tokens` describe the prefix-cache use of this piece.
+    `prompt_tokens`/`cached_tokens` describe the prefix-cache use of this piece. `truncated` marks a
+    piece that reached its frame limit without ending by itself.
     """
 
     pcm: Pcm
@@ -71,6 +72,7 @@ class AudioChunk:
     context: object | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.api import SpeechRequest, Voice
+from engine.api import EngineLimits, SpeechRequest, Voice
 
 if TYPE_CHECKING:
     from engine.codec.model import Codec
@@ -97,6 +97,10 @@ class Checkpoint(Protocol):
     def codec(self) -> Codec: ...
 
     def voices(self) -> Sequence[Voice]: ...
+
+    def limits(self, max_streams: int) -> EngineLimits:
+        """What one request may ask for, given how many the engine runs at once."""
+        ...
 
     def register(self, registrar: Registrar) -> None:
         """Register every voice's reference; called once, before the first `plan`."""

@@ -1,0 +1,54 @@
+"""Settings of one engine: which checkpoint, which device, how much of the machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What `engine.synthesizer.create` needs to know.
+
+    `checkpoint` is a directory in the official ChatTTS release layout or a packed voice; `None` is
+    the embedded voice. `None` elsewhere means: chosen for the device.
+    """
+
+    checkpoint: Path | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_streams: int | None = None
+    """Requests the engine runs in one step (vLLM `max_num_seqs`)."""
+    kv_cache_bytes: int | None = None
+    gpu_memory_utilization: float = 0.6
+    block_size: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    compiled: bool | None = None
+    """Compiled model (CPU) or CUDA graphs; `None`: when the machine can."""
+    stream_interval: int = 1
+    decode_from: Literal["codes", "hidden"] | None = None
+    look_ahead_frames: int = 4
+    """Only for a codec that is not causal."""
+    decode_threads: int = 1
+    seed_voices: int = 0
+    """Random speakers to offer where the checkpoint has speaker statistics."""
+
+
+def cores() -> list[int]:
+    """The CPU cores this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def split_cores(available: list[int]) -> tuple[list[int], list[int]]:
+    """Cores of the front end (gateway, codec) and of the language model.
+
+    One core must stay free of the language model's spinning OpenMP threads, or every packet waits
+    for them; from eight cores on the codec earns a second one.
+    """
+    if len(available) < 2:
+        return available, available
+    front = 1 if len(available) < 8 else 2
+    return available[:front], available[front:]

@@ -1,0 +1,222 @@
+"""The one door into the engine: text of one piece in, audio chunks out.
+
+text -> checkpoint.plan (prompt ids) -> language model on vLLM (frames) -> codec (PCM).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api import (
+    SAMPLE_RATE,
+    AudioChunk,
+    EngineLimits,
+    EngineStats,
+    Progress,
+    SpeechError,
+    SpeechRequest,
+    Voice,
+    describe,
+)
+from engine.checkpoints import load_checkpoint
+from engine.checkpoints.base import Checkpoint, CodeSampling, PiecePlan, PromptContext
+from engine.chunking import ChunkPolicy
+from engine.codec.service import DecodeService
+from engine.language_model import FrameBatch, LanguageModel
+from engine.machine import language_model_settings, resolve_device
+from engine.settings import EngineSettings
+
+Frames = npt.NDArray[Any]
+"""Codes (n, codebooks) int16 or hidden states (n, hidden) float."""
+_TOUCH_SECONDS = 20.0
+_TOUCH_ABOVE_KV_USAGE = 0.5
+
+
+class EngineSynthesizer:
+    """`engine.api.Synthesizer` on one vLLM engine and one decode service."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._device = resolve_device(settings.device)
+        self._checkpoint: Checkpoint = load_checkpoint(settings)
+        self._lm = LanguageModel(
+            language_model_settings(settings, self._device, self._checkpoint.model_dir())
+        )
+        self._decoder: DecodeService | None = None
+        self._policy = ChunkPolicy()
+        self._state = "stopped"
+        self._frames = 0
+        self._live = 0
+        self._ids = itertools.count()
+        self._touching: asyncio.Task[None] | None = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self, progress: Progress | None = None) -> None:
+        report = progress or (lambda _what, _share: None)
+        self._state = "starting"
+        report("loading the codec", 0.05)
+        codec = await asyncio.to_thread(self._checkpoint.codec)
+        self._decoder = DecodeService(
+            codec,
+            device=self._device,
+            threads=self._settings.decode_threads,
+            look_ahead_frames=self._settings.look_ahead_frames,
+        )
+        report("starting vLLM", 0.1)
+        await self._lm.start()
+        report("warming the voices", 0.8)
+        self._checkpoint.register(self._lm)
+        await self._touch_voices()
+        report("speaking once", 0.9)
+        await self._speak_once()
+        self._touching = asyncio.create_task(self._keep_voices_cached())
+        self._state = "ready"
+        report("ready", 1.0)
+
+    async def close(self) -> None:
+        self._state = "stopped"
+        if self._touching is not None:
+            self._touching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._touching
+            self._touching = None
+        await self._lm.close()
+        if self._decoder is not None:
+            await asyncio.to_thread(self._decoder.close)
+            self._decoder = None
+
+    async def _speak_once(self) -> None:
+        for voice in self._checkpoint.voices()[:1]:
+            for text, language in (("Hello there, hello.", "en"), ("你好，你好。", "zh")):
+                if voice.languages and language not in voice.languages:
+                    continue
+                async for _ in self.speak(SpeechRequest(text=text, voice=voice.id, seed=0)):
+                    pass
+
+    async def _touch_voices(self) -> None:
+        for prompt in self._checkpoint.warm_prompts():
+            touch = CodeSampling(
+                temperature=1.0,
+                top_p=1.0,
+                top_k=1,
+                repetition_penalty=1.0,
+                repetition_window=1,
+                min_frames=0,
+                max_frames=1,
+                seed=0,
+            )
+            async for _ in self._lm.generate(prompt, touch, request_id=self._request_id("touch")):
+                pass
+
+    async def _keep_voices_cached(self) -> None:
+        """Keep the voices' blocks recently used, so that a busy cache evicts others first."""
+        while True:
+            await asyncio.sleep(_TOUCH_SECONDS)
+            if self._lm.stats().kv_cache_usage > _TOUCH_ABOVE_KV_USAGE:
+                with contextlib.suppress(SpeechError):
+                    await self._touch_voices()
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    def voices(self) -> Sequence[Voice]:
+        return self._checkpoint.voices()
+
+    @property
+    def limits(self) -> EngineLimits:
+        return self._checkpoint.limits(self._lm.max_num_seqs)
+
+    def stats(self) -> EngineStats:
+        lm = self._lm.stats()
+        state = lm.state if self._state == "ready" else self._state
+        return replace(lm, state=state, frames=self._frames, decoding=self._live)
+
+    # -- speech ----------------------------------------------------------------------------------
+
+    async def speak(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+        """Yield the piece's audio as it is made; see `engine.api.Synthesizer.speak`."""
+        if self._decoder is None or self._state == "stopped":
+            raise SpeechError("engine_stopped", "The speech engine is not running.", retryable=True)
+        plan = self._plan(request)
+        decoder, state = self._decoder, self._decoder.open()
+        generation = self._lm.generate(
+            plan.prompt,
+            plan.sampling,
+            priority=request.priority,
+            request_id=self._request_id("piece"),
+        )
+        self._live += 1
+        gathered: list[Frames] = []
+        waiting = sent = 0
+        ids: list[int] = []
+        first_sent_at = 0.0
+        try:
+            async for batch in generation:
+                ids += batch.ids
+                gathered.append(self._frames_of(batch))
+                waiting += len(batch.ids)
+                self._frames += len(batch.ids)
+                if batch.finish is not None:
+                    break
+                lead = sent / SAMPLE_RATE - (time.monotonic() - first_sent_at) if sent else 0.0
+                if waiting < self._policy.wanted(sent, lead):
+                    continue
+                pcm = await decoder.decode(state, _join(gathered), last=False, urgent=not sent)
+                gathered, waiting = [], 0
+                if pcm.size:
+                    first_sent_at = first_sent_at or time.monotonic()
+                    sent += pcm.size
+                    yield AudioChunk(pcm)
+            pcm = await decoder.decode(state, _join(gathered), last=True, urgent=not sent)
+            yield AudioChunk(
+                pcm,
+                final=True,
+                context=PromptContext(plan.voice, plan.continuation + tuple(ids)),
+                prompt_tokens=batch.prompt_tokens,
+                cached_tokens=batch.cached_tokens,
+                truncated=batch.finish == "length",
+            )
+        finally:
+            self._live -= 1
+            decoder.drop(state)
+            await generation.aclose()
+
+    def _frames_of(self, batch: FrameBatch) -> Frames:
+        if self._checkpoint.decode_from == "codes":
+            return batch.codes
+        if batch.hidden is None:
+            raise RuntimeError("the checkpoint decodes hidden states but the engine keeps none")
+        return batch.hidden
+
+    def _plan(self, request: SpeechRequest) -> PiecePlan:
+        context = request.context
+        if context is not None and not isinstance(context, PromptContext):
+            raise SpeechError(
+                "context_expired",
+                f"{describe(context)} is not a context this engine made; send none.",
+            )
+        if context is not None and not self._lm.alive(context.tokens):
+            request = replace(request, context=None)
+        return self._checkpoint.plan(request)
+
+    def _request_id(self, kind: str) -> str:
+        return f"{kind}-{os.getpid()}-{next(self._ids)}"
+
+
+def _join(gathered: list[Frames]) -> Frames:
+    return gathered[0] if len(gathered) == 1 else np.concatenate(gathered)
+
+
+def create(settings: EngineSettings | None = None) -> EngineSynthesizer:
+    """An engine that is not started yet. Raises `CheckpointError` when it cannot be."""
+    return EngineSynthesizer(settings or EngineSettings())
