@@ -1,0 +1,36 @@
+# Everything is one word: `make demo` to hear it, `make test` to trust it.
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test lint format bench clean
+BIN := .venv/bin
+SOURCES := gateway engine training bench tests scripts
+
+help: ## What there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: ## Make .venv with the pinned speech engine (safe to repeat)
+	@scripts/setup.sh
+
+setup-dev:
+	@scripts/setup.sh --dev
+
+demo: setup ## Start the gateway with the embedded voice on http://127.0.0.1:8080
+	@exec $(BIN)/voxgate serve
+
+test: lint ## Lint, types and every test
+	@$(BIN)/python -m pytest -v --durations=10 --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+lint: setup-dev ## Lint and types only
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy
+
+format: setup-dev ## Rewrite the sources in the house format
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+bench: setup ## Twelve streams for a minute against a gateway of its own
+	@$(BIN)/voxgate bench --streams 12 --seconds 60 --json bench/out/streams.json
+
+clean: ## Remove .venv and everything made
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov bench/out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
