@@ -28,7 +28,6 @@ PIP = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
 ENGINE_LOCK = ROOT / "requirements" / "engine-cpu.lock"
 DEV_LOCK = ROOT / "requirements" / "dev.lock"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-SETUP_GUIDE = "then run the same make command again."
 
 
 def say(message: str) -> None:
@@ -68,11 +67,10 @@ def root_prefix() -> list[str] | None:
     """How to run a command as root here without asking anyone, or None."""
     if os.geteuid() == 0:
         return []
-    if (
-        shutil.which("sudo")
-        and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
-    ):
-        return ["sudo", "-n"]
+    if shutil.which("sudo"):
+        asked = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return ["sudo", "-n"]
     return None
 
 
@@ -85,23 +83,19 @@ def install_system_packages() -> None:
     prefix = root_prefix() if shutil.which("apt-get") else None
     if prefix is not None:
         say(f"Installing system packages: {' '.join(wanted)}")
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (
-            ["update", "-qq"],
-            ["install", "-y", "-qq", "--no-install-recommends", *wanted],
-        ):
+        apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+        for arguments in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
             subprocess.run(
-                [*prefix, "apt-get", *arguments],
-                env=environment,
+                [*apt, *arguments],
                 stdout=subprocess.DEVNULL,
                 stdin=subprocess.DEVNULL,
                 check=False,
             )
         essential, useful = missing_system_packages()
     if essential:
+        command = f"sudo apt-get install {' '.join(essential + useful)}"
         raise SystemExit(
-            f"Missing: {' '.join(essential)}. Type:  sudo apt-get install {' '.join(essential + useful)}"
-            f"   {SETUP_GUIDE}"
+            f"Missing: {' '.join(essential)}. Type:  {command}   then the same make command again."
         )
     if useful:
         say(
