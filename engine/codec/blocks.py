@@ -1,0 +1,179 @@
+"""Layers of the codec networks over packed rows (see `rows`)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engine.codec.config import StackConfig
+from engine.codec.rows import Context, Neighbours, Rows
+
+
+class Dense(nn.Module):
+    """Linear layer (rows, inputs) -> (rows, outputs) computed in the type of its weight."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
+
+
+class Norm(nn.Module):
+    """LayerNorm over channels, eps 1e-6."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-6)
+
+
+class _ContextConv(nn.Module):
+    """A convolution over time that keeps `left` rows of each stream between windows."""
+
+    def __init__(self, channels: int, kernel: int, dilation: int, causal: bool) -> None:
+        super().__init__()
+        self.channels = channels
+        self.kernel = kernel
+        self.dilation = dilation
+        span = (kernel - 1) * dilation
+        self.left = span if causal else span // 2
+        self.right = span - self.left
+
+    @property
+    def kept_width(self) -> int:
+        """Numbers kept per stream."""
+        return self.left * self.channels
+
+    def _with_context(self, x: Tensor, near: Neighbours, context: Context) -> Tensor:
+        parts = [x, context.take(self.left, self.channels)]
+        if self.right:
+            parts.append(x.new_zeros(1, self.channels))
+        source = torch.cat(parts)
+        context.keep(source.index_select(0, near.kept))
+        return source
+
+
+class TapConv(_ContextConv):
+    """Dense convolution (rows, inputs) -> (rows, outputs): gathered taps times one matrix.
+
+    The weight is (outputs, kernel * inputs), taps outermost.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        causal: bool,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(inputs, kernel, 1, causal)
+        self.weight = nn.Parameter(torch.empty(outputs, kernel * inputs))
+        self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
+
+    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+        near = rows.neighbours(self.left, self.right)
+        source = self._with_context(x, near, context)
+        taps = rows.taps(self.left, self.right, self.kernel, self.dilation)
+        gathered = source.to(self.weight.dtype).index_select(0, taps)
+        return F.linear(gathered.view(rows.total, -1), self.weight, self.bias).to(x.dtype)
+
+
+class DepthwiseConv(_ContextConv):
+    """One filter a channel, (rows, channels) -> the same.
+
+    The weight is (channels, 1, kernel, 1).
+    """
+
+    def __init__(self, channels: int, kernel: int, dilation: int, *, causal: bool) -> None:
+        super().__init__(channels, kernel, dilation, causal)
+        self.weight = nn.Parameter(torch.empty(channels, 1, kernel, 1))
+        self.bias = nn.Parameter(torch.empty(channels))
+
+    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+        near = rows.neighbours(self.left, self.right)
+        spread = self._with_context(x, near, context).index_select(0, near.spread)
+        # Time as the height of a channels-last image of width 1: no transposition is needed.
+        image = spread.view(1, -1, 1, self.channels).permute(0, 3, 1, 2)
+        out = F.conv2d(
+            image, self.weight, self.bias, dilation=(self.dilation, 1), groups=self.channels
+        )
+        return out.permute(0, 2, 3, 1).reshape(-1, self.channels).index_select(0, near.centres)
+
+
+class ConvNeXtBlock(nn.Module):
+    """Depthwise convolution, LayerNorm, widen, GELU, narrow, scale, add (arXiv 2201.03545)."""
+
+    def __init__(
+        self, channels: int, intermediate: int, kernel: int, dilation: int, *, causal: bool
+    ) -> None:
+        super().__init__()
+        self.depthwise = DepthwiseConv(channels, kernel, dilation, causal=causal)
+        self.norm = Norm(channels)
+        self.widen = Dense(channels, intermediate)
+        self.narrow = Dense(intermediate, channels)
+        self.scale: nn.Parameter | None = nn.Parameter(torch.empty(channels))
+
+    def fold(self) -> None:
+        """Move the scale into the layer before it."""
+        if self.scale is None or self.narrow.bias is None:
+            return
+        self.narrow.weight.data.mul_(self.scale.data[:, None])
+        self.narrow.bias.data.mul_(self.scale.data)
+        self.scale = None
+
+    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+        y: Tensor = self.norm(self.depthwise(x, rows, context))
+        y = self.narrow(F.gelu(self.widen(y)))
+        if self.scale is not None:
+            y = y * self.scale
+        return x + y
+
+
+class ConvNeXtStack(nn.Module):
+    """Entry convolutions, ConvNeXt blocks, exit projection: (rows, inputs) -> (rows, outputs)."""
+
+    def __init__(self, config: StackConfig) -> None:
+        super().__init__()
+        widths = (config.inputs, *config.entry)
+        self.entry = nn.ModuleList(
+            TapConv(inputs, outputs, 3, causal=config.causal)
+            for inputs, outputs in pairwise(widths)
+        )
+        self.blocks = nn.ModuleList(
+            ConvNeXtBlock(
+                config.hidden,
+                config.intermediate,
+                config.kernel,
+                config.dilation,
+                causal=config.causal,
+            )
+            for _ in range(config.layers)
+        )
+        self.norm = Norm(config.hidden) if config.exit_norm else None
+        self.exit = Dense(config.hidden, config.outputs, bias=config.exit_bias)
+
+    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+        for position, conv in enumerate(self.entry):
+            x = conv(F.gelu(x) if position else x, rows, context)
+        for block in self.blocks:
+            x = block(x, rows, context)
+        if self.norm is not None:
+            x = self.norm(x)
+        y: Tensor = self.exit(x)
+        return y.float()
+
+
+def kept_width(module: nn.Module) -> int:
+    """Numbers that the convolutions of `module` keep per stream."""
+    return sum(m.kept_width for m in module.modules() if isinstance(m, _ContextConv))

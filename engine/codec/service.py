@@ -1,0 +1,180 @@
+"""The decode loop: one worker thread that owns the streaming decoder.
+
+The event loop hands over frames and awaits PCM; whatever is waiting when the worker is free decodes
+in one batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from engine.api import Pcm
+from engine.codec.config import CodecError
+from engine.codec.model import Codec, Frames
+from engine.codec.streaming import StreamingDecoder, StreamState
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    state: StreamState
+    frames: Frames
+    last: bool
+    urgent: bool
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Pcm]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    job: _Job
+    pcm: Pcm | None = None
+    error: BaseException | None = None
+
+    def deliver(self) -> None:
+        if self.job.done.done():
+            return
+        if self.pcm is not None:
+            self.job.done.set_result(self.pcm)
+        elif self.error is not None:
+            self.job.done.set_exception(self.error)
+
+
+class DecodeService:
+    """Batched streaming decode off the event loop.
+
+    threads: CPU threads of one decode (the whole process shares torch's thread count).
+    """
+
+    def __init__(self, codec: Codec, *, look_ahead_frames: int = 0, threads: int = 1) -> None:
+        self._codec = codec
+        self._decoder = StreamingDecoder(codec, look_ahead_frames)
+        self._threads = threads
+        self._wake = threading.Condition()
+        self._jobs: list[_Job] = []
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the worker and decode once, so that the first listener does not pay for it."""
+        if self._thread is not None:
+            return
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="codec", daemon=True)
+        self._thread.start()
+
+    def open(self) -> StreamState:
+        """A stream at its beginning; dropping the state is all it takes to end it early."""
+        return self._decoder.open()
+
+    async def decode(
+        self, state: StreamState, frames: Frames, last: bool, urgent: bool = False
+    ) -> Pcm:
+        """PCM (samples,) that `frames` (n, width) complete; calls of one state keep their order.
+
+        urgent: decode ahead of those who are not, in a batch of urgent ones alone. Cancelling the
+        call ends the stream. Raises `CodecError`: `bad_frames`, `finished_stream`, `stopped`.
+        """
+        self._codec.path_of(frames)
+        loop = asyncio.get_running_loop()
+        job = _Job(state, frames, last, urgent, loop, loop.create_future())
+        with self._wake:
+            if self._thread is None or self._closing:
+                raise CodecError("stopped", "the codec is not running")
+            self._jobs.append(job)
+            self._wake.notify()
+        try:
+            return await job.done
+        except asyncio.CancelledError:
+            self.drop(state)
+            raise
+
+    def drop(self, state: StreamState) -> None:
+        """End a stream: what it has waiting is not decoded, its calls are cancelled."""
+        with self._wake:
+            gone = [job for job in self._jobs if job.state is state]
+            self._jobs = [job for job in self._jobs if job.state is not state]
+        state.finished = True
+        for job in gone:
+            job.done.cancel()
+
+    async def close(self) -> None:
+        """Stop the worker; calls that wait raise `CodecError("stopped")`."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+
+    @property
+    def pending(self) -> int:
+        """Calls that wait for the worker."""
+        return len(self._jobs)
+
+    def _run(self) -> None:
+        torch.set_num_threads(self._threads)
+        self._warm()
+        while (batch := self._next()) is not None:
+            self._deliver(self._decode(batch))
+        with self._wake:
+            left, self._jobs = self._jobs, []
+        stopped = CodecError("stopped", "the codec has stopped")
+        self._deliver([_Outcome(job, error=stopped) for job in left])
+
+    def _warm(self) -> None:
+        path = self._codec.default_path
+        kind = np.int16 if path == "codes" else np.float32
+        frames = np.zeros((4, self._codec.width(path)), kind)
+        self._decoder.push([(self._decoder.open(), frames, True)])
+
+    def _next(self) -> list[_Job] | None:
+        """Wait for work; the first waiting job of every stream, or of the urgent ones alone."""
+        with self._wake:
+            while not self._jobs:
+                if self._closing:
+                    return None
+                self._wake.wait()
+            if self._closing:
+                return None
+            first: dict[int, _Job] = {}
+            for job in self._jobs:
+                first.setdefault(id(job.state), job)
+            heads = list(first.values())
+            chosen = [job for job in heads if job.urgent] or heads
+            taken = set(map(id, chosen))
+            self._jobs = [job for job in self._jobs if id(job) not in taken]
+            return chosen
+
+    def _decode(self, batch: list[_Job]) -> list[_Outcome]:
+        pushes = [(job.state, job.frames, job.last) for job in batch]
+        try:
+            decoded = self._decoder.push(pushes)
+        except CodecError as error:
+            if len(batch) == 1:
+                return [_Outcome(batch[0], error=error)]
+            # Nothing has been decoded: find out whose fault it is.
+            return [outcome for job in batch for outcome in self._decode([job])]
+        except Exception as error:
+            for job in batch:
+                job.state.finished = True
+            return [_Outcome(job, error=error) for job in batch]
+        return [_Outcome(job, pcm=pcm) for job, pcm in zip(batch, decoded, strict=True)]
+
+    def _deliver(self, outcomes: Iterable[_Outcome]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+        for outcome in outcomes:
+            by_loop.setdefault(outcome.job.loop, []).append(outcome)
+        for loop, group in by_loop.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_deliver_all, group)
+
+
+def _deliver_all(outcomes: list[_Outcome]) -> None:
+    for outcome in outcomes:
+        outcome.deliver()

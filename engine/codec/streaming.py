@@ -1,0 +1,184 @@
+"""Streaming decode with kept context, all live streams in one batched pass.
+
+Every convolution keeps the rows to the left of a stream's next window, so nothing is decoded twice
+and a causal codec gives sample for sample what it gives offline. A codec that is not causal decodes
+each window together with `look_ahead_frames` of what follows; those frames come again in the next
+window, so each is final once that many frames after it are known. The only audio held back besides
+is what the inverse STFT's next frames still add to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.api import Pcm
+from engine.codec.config import CodecError
+from engine.codec.model import Codec, Frames, Path
+from engine.codec.rows import Context, Rows
+
+
+@dataclass(slots=True, eq=False)
+class StreamState:
+    """One stream's place between two pushes. Dropping it frees everything it holds."""
+
+    context: Tensor | None = None
+    waiting: list[Frames] = field(default_factory=list)
+    """Frames that were pushed and are not final yet."""
+    stft_rows: int = 0
+    """STFT frames decoded so far."""
+    path: Path | None = None
+    finished: bool = False
+
+
+Push = tuple[StreamState, Frames, bool]
+"""A stream, its new frames (n, width), whether they are its last."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """What one stream decodes in this pass."""
+
+    slot: int
+    state: StreamState
+    frames: Frames
+    settled: int
+    last: bool
+
+
+class StreamingDecoder:
+    """Decodes pushes of many streams together. Belongs to one thread at a time."""
+
+    def __init__(self, codec: Codec, look_ahead_frames: int = 0) -> None:
+        if look_ahead_frames < 0:
+            raise CodecError("bad_config", "look_ahead_frames must not be negative")
+        self.codec = codec
+        self.look_ahead = 0 if codec.config.causal else look_ahead_frames
+        self._ola = codec.overlap_add
+        self._scale = self._ola.scale(codec.device)
+
+    def open(self) -> StreamState:
+        """A stream at its beginning."""
+        return StreamState()
+
+    @torch.inference_mode()
+    def push(self, batch: Sequence[Push]) -> list[Pcm]:
+        """Decode what is new; one PCM array (samples,) for each push, possibly empty.
+
+        A stream may occur once in a batch; all streams of a batch decode from the same kind of
+        frames. Raises `CodecError` (`bad_frames`, `finished_stream`) before anything is decoded.
+        """
+        self._check(batch)
+        pcm: list[Pcm] = [np.zeros(0, np.float32)] * len(batch)
+        windows = self._windows(batch)
+        for path in ("codes", "hidden"):
+            group = [w for w in windows if w.state.path == path]
+            if group:
+                for window, sound in zip(group, self._decode(group, path), strict=True):
+                    pcm[window.slot] = sound
+        return pcm
+
+    def _check(self, batch: Sequence[Push]) -> None:
+        if len({id(state) for state, _, _ in batch}) != len(batch):
+            raise CodecError("bad_frames", "a stream occurs twice in one batch")
+        for state, frames, _ in batch:
+            if state.finished:
+                raise CodecError("finished_stream", "frames were pushed after the last ones")
+            path = self.codec.path_of(frames)
+            if state.path not in (None, path):
+                raise CodecError("bad_frames", f"a stream of {state.path} was given {path}")
+
+    def _windows(self, batch: Sequence[Push]) -> list[_Window]:
+        """Take in the new frames; the windows of those streams that can give audio now."""
+        windows = []
+        for slot, (state, frames, last) in enumerate(batch):
+            state.path = self.codec.path_of(frames)
+            state.finished = last
+            if len(frames):
+                state.waiting.append(frames)
+            known = sum(map(len, state.waiting))
+            settled = known if last else max(0, known - self.look_ahead)
+            if not last and not settled:
+                continue
+            joined = np.concatenate([frames[:0], *state.waiting])
+            state.waiting = [] if last else [joined[settled:]]
+            windows.append(_Window(slot, state, joined, settled, last))
+        return windows
+
+    def _decode(self, windows: list[_Window], path: Path) -> list[Pcm]:
+        codec, ola = self.codec, self._ola
+        device = codec.device
+        counts = np.array([len(w.frames) for w in windows])
+        settled = np.array([w.settled for w in windows])
+        rows = Rows(counts, settled, device)
+        mels = rows.doubled()
+        kept = self._gather(windows, ola.kept_width + codec.context_width(path))
+        context = Context(kept[:, ola.kept_width :])
+        frames = np.concatenate([w.frames for w in windows])
+        stft = kept.new_zeros(0, codec.config.vocoder.n_fft)
+        if len(frames):
+            x = torch.from_numpy(frames).to(device)
+            mel = codec.mel_rows(x, path, rows, mels, context)
+            stft = codec.vocoder(mel, mels, context)
+        tails = np.array([ola.tail if w.last else 0 for w in windows])
+        outputs = Rows(mels.settled + tails, mels.settled, device)
+        stft = _with_tails(stft, mels.settled, tails)
+        sums, ola_kept = ola.add(
+            stft, outputs, kept[:, : ola.kept_width].reshape(-1, stft.shape[1])
+        )
+        sound = self._normalise(sums, windows, outputs, mels)
+        if not all(w.last for w in windows):
+            self._scatter(
+                windows, torch.cat([ola_kept.view(len(windows), -1), context.successor()], 1)
+            )
+        return sound
+
+    def _gather(self, windows: list[_Window], width: int) -> Tensor:
+        """(windows, width) what the streams have kept."""
+        fresh = torch.zeros(width, device=self.codec.device)
+        return torch.stack([fresh if (c := w.state.context) is None else c for w in windows])
+
+    def _scatter(self, windows: list[_Window], kept: Tensor) -> None:
+        # Each stream owns its copy: a view would keep the whole batch alive.
+        for window, row in zip(windows, kept, strict=True):
+            window.state.context = None if window.last else row.clone()
+
+    def _normalise(
+        self, sums: Tensor, windows: list[_Window], outputs: Rows, mels: Rows
+    ) -> list[Pcm]:
+        """Divide by the summed squared windows, drop what a centred STFT drops, cut by stream."""
+        ola = self._ola
+        done = np.array([w.state.stft_rows for w in windows])
+        last = np.array([w.last for w in windows])
+        sound = sums * self._scale
+        index = np.repeat(done - outputs.starts, outputs.counts) + np.arange(outputs.total)
+        total = done + mels.settled + int(self.codec.config.vocoder.silent_tail)
+        ends = np.repeat(np.where(last, total, np.iinfo(np.int64).max), outputs.counts)
+        edge = np.flatnonzero((index < ola.kept) | (index >= ends))
+        if len(edge):
+            at = torch.from_numpy(edge).to(sums.device)
+            energy = ola.energy(index[edge], ends[edge]).float().to(sums.device)
+            sound.index_copy_(0, at, sums.index_select(0, at) / energy.clamp(min=1e-11))
+        flat = sound.cpu().numpy().reshape(-1)
+        result: list[Pcm] = []
+        for window, start, count in zip(windows, outputs.starts, outputs.counts, strict=True):
+            dropped = min(max(0, ola.skipped - window.state.stft_rows), int(count))
+            begin, end = (start + dropped) * ola.hop, (start + count) * ola.hop
+            result.append(flat[begin:end])
+            window.state.stft_rows += 2 * window.settled
+        return result
+
+
+def _with_tails(stft: Tensor, settled: np.ndarray, tails: np.ndarray) -> Tensor:
+    """Silent frames after the last frame of each finished stream."""
+    if not tails.any():
+        return stft
+    total = int((settled + tails).sum())
+    shift = np.cumsum(tails) - tails
+    at = np.arange(len(stft)) + np.repeat(shift, settled)
+    padded = stft.new_zeros(total, stft.shape[1])
+    return padded.index_copy_(0, torch.from_numpy(at).to(stft.device), stft)
