@@ -44,6 +44,13 @@ class Entry:
             return tensor.flatten()
         return tensor
 
+    def restore(self, tensor: Tensor) -> Tensor:
+        """The inverse of `arrange`."""
+        if self.kind == "taps":
+            outputs, inputs, kernel = self.shape
+            return tensor.view(outputs, kernel, inputs).permute(0, 2, 1)
+        return tensor.view(self.shape)
+
 
 def _pair(
     name: str, target: str, shape: Shape, kind: Literal["same", "taps"] = "same"
@@ -245,3 +252,20 @@ def fill(
         for entry in _PARTS[part](config):
             if entry.target is not None and entry.target in slots:
                 slots[entry.target].data.copy_(entry.arrange(state[entry.name].float()))
+
+
+def gather(module: nn.Module, config: CodecConfig, part: Part) -> dict[str, Tensor]:
+    """The inverse of `fill`: the tensors of a checkpoint file from the module's parameters.
+
+    A scale that was folded into the layer before it is written as ones.
+    """
+    slots = dict(module.named_parameters()) | dict(module.named_buffers())
+    tensors = {}
+    for entry in _PARTS[part](config):
+        if entry.target is None:
+            continue
+        value = slots.get(entry.target)
+        if value is None:
+            value = torch.ones(entry.shape)
+        tensors[entry.name] = entry.restore(value.detach())
+    return tensors

@@ -1,0 +1,44 @@
+"""Corpora to phonemes: `python -m training.texts CORPUS_DIR OUT_DIR`.
+
+CORPUS_DIR holds text files named `en_*.txt` and `zh_*.txt`, one sentence a line (see
+training/README.md for corpora that may be used and their licences). Writes `en.jsonl` and
+`zh.jsonl` with the phonemes of the product's own front end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tqdm import tqdm
+
+from engine.frontend import english, mandarin
+
+LONGEST = 260
+"""Phoneme symbols of the longest sentence kept: about 15 seconds of speech."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for language, phonemize in (("en", english.phonemes), ("zh", mandarin.phonemes)):
+        kept = 0
+        with (args.out / f"{language}.jsonl").open("w", encoding="utf-8") as out:
+            for source in sorted(args.corpus.glob(f"{language}_*.txt")):
+                lines = source.read_text("utf-8").splitlines()
+                for number, line in enumerate(tqdm(lines, desc=source.name)):
+                    spoken = phonemize(line.strip()).strip()
+                    if not 2 <= len(spoken) <= LONGEST:
+                        continue
+                    record = {"id": f"{source.stem}-{number}", "text": line, "phonemes": spoken}
+                    out.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    kept += 1
+        print(f"{language}: {kept} sentences")
+
+
+if __name__ == "__main__":
+    main()
