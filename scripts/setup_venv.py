@@ -85,13 +85,16 @@ def install_system_packages() -> None:
         say(f"Installing system packages: {' '.join(wanted)}")
         apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
-            subprocess.run(
+            done = subprocess.run(
                 [*apt, *arguments],
-                stdout=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
                 stdin=subprocess.DEVNULL,
                 check=False,
             )
         essential, useful = missing_system_packages()
+        if essential:
+            say(done.stderr)
     if essential:
         command = f"sudo apt-get install {' '.join(essential + useful)}"
         raise SystemExit(
