@@ -1,0 +1,37 @@
+"""The phoneme alphabet of the embedded voice: symbols to token ids."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+TERMINALS = frozenset(".!?…,;:—")
+"""Marks that end a phoneme string; the model was never trained on a string without one."""
+_PUNCTUATION = frozenset(';:,.!?—…"()“” ')
+_SPACES = re.compile(r"\s+")
+
+
+class Alphabet:
+    """Symbol -> id. Symbols outside it have no sound and are left out."""
+
+    def __init__(self, ids: Mapping[str, int]) -> None:
+        self._ids = dict(ids)
+
+    @classmethod
+    def load(cls, path: Path) -> Alphabet:
+        return cls(json.loads(path.read_text(encoding="utf-8")))
+
+    def clean(self, phonemes: str) -> str:
+        """Only symbols of the alphabet, single spaces, trimmed."""
+        known = "".join(c for c in phonemes if c in self._ids)
+        return _SPACES.sub(" ", known).strip()
+
+    def encode(self, phonemes: str) -> list[int]:
+        return [self._ids[c] for c in phonemes if c in self._ids]
+
+
+def has_sound(phonemes: str) -> bool:
+    """Whether anything but punctuation is left to say."""
+    return any(c not in _PUNCTUATION for c in phonemes)

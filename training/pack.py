@@ -1,0 +1,225 @@
+"""Pack a trained checkpoint folder into the form the engine loads as a package resource.
+
+    python -m training.pack CHECKPOINT_FOLDER [--voice-out engine/voices/mini]
+                                              [--recogniser-out training/resources]
+
+The folder is what training leaves: `config.json`, `lm_bf16.safetensors`,
+`codec_decoder_fp16.safetensors`, `ctc_phoneme_fp16.safetensors`, `voices.json` and
+`phoneme_vocab.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+FORMAT = 1
+END_ID = 180
+"""The padding id of training, never part of a prompt: it names the end of a piece."""
+
+_VOICES: dict[str, dict[str, Any]] = {
+    "heart": {
+        "name": "Heart",
+        "gender": "female",
+        "languages": ["en"],
+        "description": "Warm American English.",
+    },
+    "jf_gongitsune": {
+        "name": "Gongitsune",
+        "gender": "female",
+        "languages": ["zh", "en"],
+        "description": "Bright storyteller; Mandarin first, English with an accent.",
+    },
+    "jm_kumo": {
+        "name": "Kumo",
+        "gender": "male",
+        "languages": ["zh", "en"],
+        "description": "Calm and low; Mandarin first, English with an accent.",
+    },
+}
+_DEFAULT = {"en": "heart", "zh": "jf_gongitsune"}
+
+
+def sampled_codebooks(config: Mapping[str, Any]) -> list[int]:
+    """Codebooks whose codes carry sound the language model can predict: the first residual level
+    of every group. Deeper levels are quantisation noise to it and stay at the code for zero."""
+    fsq = config["codec"]["fsq"]
+    return [group * fsq["residual"] for group in range(fsq["groups"])]
+
+
+def pack_language_model(
+    tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Drop what is never used: heads of unsampled codebooks, and their embedding tables but for
+    the one row they are fixed at, kept as `emb_code_fixed.{i}` (hidden,)."""
+    lm, fixed = config["lm"], config["codec"]["fsq"]["zero_residual_id"]
+    sampled = sampled_codebooks(config)
+    packed: dict[str, torch.Tensor] = {}
+    for name, value in tensors.items():
+        kind, _, rest = name.partition(".")
+        if kind in ("emb_code", "head_code"):
+            codebook = int(rest.split(".")[0])
+            if codebook not in sampled:
+                if kind == "emb_code":
+                    packed[f"emb_code_fixed.{codebook}"] = value[fixed].clone()
+                continue
+        packed[name] = value.to(torch.bfloat16).contiguous()
+    if len(packed) != len(tensors) - (lm["codes_per_frame"] - len(sampled)):
+        raise ValueError("the language model does not have one embedding and one head per codebook")
+    return packed
+
+
+def language_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `config.json` vLLM reads: a Llama body and the `voxgate` section of engine/model.py."""
+    lm = config["lm"]
+    sampled = sampled_codebooks(config)
+    fixed = config["codec"]["fsq"]["zero_residual_id"]
+    return {
+        "architectures": ["VoxgateForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": lm["text_vocab"],
+        "hidden_size": lm["d"],
+        "intermediate_size": lm["ff"],
+        "num_hidden_layers": lm["n"],
+        "num_attention_heads": lm["heads"],
+        "num_key_value_heads": lm["heads"],
+        "head_dim": lm["hd"],
+        "hidden_act": "silu",
+        "rms_norm_eps": lm["rms_eps"],
+        "rope_theta": lm["theta"],
+        "max_position_embeddings": lm["maxlen"],
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+        "dtype": "bfloat16",
+        "voxgate": {
+            "family": "mini",
+            "codebooks": lm["codes_per_frame"],
+            "code_vocab": lm["code_vocab"],
+            "end_code": lm["eos"],
+            "sampled_codebooks": sampled,
+            "fixed_codes": {
+                str(i): fixed for i in range(lm["codes_per_frame"]) if i not in sampled
+            },
+            "text_vocab": lm["text_vocab"],
+            "end_id": END_ID,
+            "keep_hidden": False,
+        },
+    }
+
+
+def voice_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config.json` of the package: everything but the language model and the voices."""
+    lm, tokens = config["lm"], config["lm"]["tokens"]
+    sampling = lm["sampling"]
+    return {
+        "format": FORMAT,
+        "sample_rate": config["sample_rate"],
+        "tokens": {
+            "start_text": tokens["stts"],
+            "start_codes": tokens["ptts"],
+            "first_speed": tokens["speed_base"],
+            "speeds": tokens["speeds"],
+        },
+        "sampling": {
+            "temperature": sampling["temperature"],
+            "top_p": sampling["top_p"],
+            "top_k": sampling["top_k"],
+            "repetition_penalty": sampling["repetition_penalty"],
+            "repetition_window": sampling["window"],
+        },
+        "mel": config["mel"],
+        "codec": {k: v for k, v in config["codec"].items() if k != "params"},
+    }
+
+
+def pack_voices(voices: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """`voices.json`: who speaks, and the reference of each language, sampled codebooks only."""
+    sampled = sampled_codebooks(config)
+    packed: list[dict[str, Any]] = []
+    for speaker, card in _VOICES.items():
+        prompts: dict[str, Any] = {}
+        token = None
+        for name, reference in voices.items():
+            if name not in (speaker, f"{speaker}_{reference['lang']}"):
+                continue
+            token = reference["spk_token"]
+            prompts[reference["lang"]] = {
+                "text": reference["text"],
+                "phonemes": reference["ph"],
+                "speed": reference["sp"],
+                "codes": [[row[i] for i in sampled] for row in reference["codes"]],
+            }
+        if token is None:
+            raise ValueError(f"voices.json has no reference of {speaker}")
+        packed.append({"id": speaker, **card, "speaker_token": token, "prompts": prompts})
+    return {"default": _DEFAULT, "voices": packed}
+
+
+def quantise(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Matrices to int8 with one fp16 scale per output channel; everything else stays fp16."""
+    out: dict[str, torch.Tensor] = {}
+    for name, value in tensors.items():
+        if value.dim() < 2:
+            out[name] = value.half().contiguous()
+            continue
+        flat = value.float().flatten(1)
+        scale = (flat.abs().amax(1).clamp(min=1e-8) / 127).half()
+        steps = (flat / scale.float()[:, None]).round().clamp(-127, 127)
+        out[name] = steps.to(torch.int8).reshape(value.shape).contiguous()
+        out[f"{name}.scale"] = scale
+    return out
+
+
+def _write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def pack(source: Path, voice_out: Path, recogniser_out: Path) -> list[Path]:
+    """Write the voice package and the evaluation recogniser. Returns the files written."""
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    voices = json.loads((source / "voices.json").read_text(encoding="utf-8"))
+    alphabet = json.loads((source / "phoneme_vocab.json").read_text(encoding="utf-8"))["vocab"]
+    model = voice_out / "lm"
+    model.mkdir(parents=True, exist_ok=True)
+    recogniser_out.mkdir(parents=True, exist_ok=True)
+
+    save_file(
+        pack_language_model(load_file(source / "lm_bf16.safetensors"), config),
+        model / "model.safetensors",
+    )
+    codec = load_file(source / "codec_decoder_fp16.safetensors")
+    save_file({k: v.half().contiguous() for k, v in codec.items()}, voice_out / "codec.safetensors")
+    recogniser = load_file(source / "ctc_phoneme_fp16.safetensors")
+    save_file(quantise(recogniser), recogniser_out / "recogniser.safetensors")
+
+    _write_json(model / "config.json", language_model_config(config))
+    _write_json(voice_out / "config.json", voice_config(config))
+    _write_json(voice_out / "voices.json", pack_voices(voices, config), indent=None)
+    _write_json(voice_out / "phonemes.json", alphabet, indent=None)
+    return sorted(p for d in (voice_out, recogniser_out) for p in d.rglob("*") if p.is_file())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checkpoint", type=Path)
+    root = Path(__file__).resolve().parent.parent
+    parser.add_argument("--voice-out", type=Path, default=root / "engine" / "voices" / "mini")
+    parser.add_argument("--recogniser-out", type=Path, default=root / "training" / "resources")
+    options = parser.parse_args(arguments)
+    for path in pack(options.checkpoint, options.voice_out, options.recogniser_out):
+        print(f"{path.stat().st_size:>12,}  {path}")
+
+
+if __name__ == "__main__":
+    main()
