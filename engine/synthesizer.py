@@ -68,11 +68,11 @@ class EngineSynthesizer:
         report("loading the codec", 0.05)
         codec = await asyncio.to_thread(self._checkpoint.codec)
         self._decoder = DecodeService(
-            codec,
-            device=self._device,
+            codec.to(self._device),
             threads=self._settings.decode_threads,
             look_ahead_frames=self._settings.look_ahead_frames,
         )
+        self._decoder.start()
         report("starting vLLM", 0.1)
         await self._lm.start()
         report("warming the voices", 0.8)
@@ -93,7 +93,7 @@ class EngineSynthesizer:
             self._touching = None
         await self._lm.close()
         if self._decoder is not None:
-            await asyncio.to_thread(self._decoder.close)
+            await self._decoder.close()
             self._decoder = None
 
     async def _speak_once(self) -> None:
