@@ -40,6 +40,6 @@ def decode(text: str) -> bytes:
     tail_chars = -(-rest * 8 // _BITS)
     groups, odd = divmod(len(text) - tail_chars, _GROUP_CHARS)
     if groups < 0 or odd:
-        raise ValueError(f"{len(text)} characters are no whole base16384 text: it was cut or joined")
+        raise ValueError(f"{len(text)} characters are no whole base16384 text: it was cut")
     size = groups * _GROUP_BYTES + rest
     return (value >> (len(text) * _BITS - size * 8)).to_bytes(size, "big")

@@ -141,7 +141,7 @@ class SpeakerStatistics:
             values = np.frombuffer(data[: len(data) // 2 * 2], dtype="<f2")
         if values.size != 2 * hidden or not np.isfinite(values).all():
             raise ValueError(
-                f"{path} holds {values.size} numbers; speaker statistics are {2 * hidden} finite ones"
+                f"{path} holds {values.size} numbers; speaker statistics are {2 * hidden} of them"
             )
         half = values.astype(np.float16)
         return cls(std=half[:hidden], mean=half[hidden:])
