@@ -19,9 +19,13 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from engine.lm_config import LmConfig, llama_config
+
 FORMAT = 1
 END_ID = 180
 """The padding id of training, never part of a prompt: it names the end of a piece."""
+OVERRUN_ID = 199
+"""The last text id, which training never used."""
 
 _VOICES: dict[str, dict[str, Any]] = {
     "heart": {
@@ -76,45 +80,30 @@ def pack_language_model(
 
 
 def language_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The `config.json` vLLM reads: a Llama body and the `voxgate` section of engine/model.py."""
+    """The `config.json` vLLM reads: a Llama body and the `voxgate` section."""
     lm = config["lm"]
     sampled = sampled_codebooks(config)
     fixed = config["codec"]["fsq"]["zero_residual_id"]
-    return {
-        "architectures": ["VoxgateForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": lm["text_vocab"],
-        "hidden_size": lm["d"],
-        "intermediate_size": lm["ff"],
-        "num_hidden_layers": lm["n"],
-        "num_attention_heads": lm["heads"],
-        "num_key_value_heads": lm["heads"],
-        "head_dim": lm["hd"],
-        "hidden_act": "silu",
-        "rms_norm_eps": lm["rms_eps"],
-        "rope_theta": lm["theta"],
-        "max_position_embeddings": lm["maxlen"],
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": False,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": None,
-        "dtype": "bfloat16",
-        "voxgate": {
-            "family": "mini",
-            "codebooks": lm["codes_per_frame"],
-            "code_vocab": lm["code_vocab"],
-            "end_code": lm["eos"],
-            "sampled_codebooks": sampled,
-            "fixed_codes": {
-                str(i): fixed for i in range(lm["codes_per_frame"]) if i not in sampled
-            },
-            "text_vocab": lm["text_vocab"],
-            "end_id": END_ID,
-            "keep_hidden": False,
-        },
-    }
+    return llama_config(
+        LmConfig(
+            family="mini",
+            text_vocab=lm["text_vocab"],
+            end_id=END_ID,
+            overrun_id=OVERRUN_ID,
+            codebooks=lm["codes_per_frame"],
+            code_vocab=lm["code_vocab"],
+            end_code=lm["eos"],
+            sampled_codebooks=tuple(sampled),
+            fixed_codes={i: fixed for i in range(lm["codes_per_frame"]) if i not in sampled},
+        ),
+        hidden_size=lm["d"],
+        intermediate_size=lm["ff"],
+        layers=lm["n"],
+        heads=lm["heads"],
+        max_positions=lm["maxlen"],
+        rms_norm_eps=lm["rms_eps"],
+        rope_theta=lm["theta"],
+    )
 
 
 def voice_config(config: Mapping[str, Any]) -> dict[str, Any]:
