@@ -1,0 +1,299 @@
+"""The ASGI application and its server: routes, start-up, drain.
+
+The port answers from the first moment, so that probes and pages can say what is going on while the
+engine starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from types import FrameType
+
+import uvicorn
+import uvloop
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from engine.api import Progress, SpeechError, Synthesizer
+from gateway import protocol
+from gateway.connection import Connection
+from gateway.cutting import Lengths, Splitter
+from gateway.http.health import Readiness, json_response
+from gateway.http.pages import Pages
+from gateway.metrics import CONTENT_TYPE, Metrics
+from gateway.opus import Encoder, OpusEncoder, PcmEncoder, require_opus
+from gateway.pacing import Refusal, admit
+from gateway.protocol import ERRORS, Error
+from gateway.session import Offer, Session
+from gateway.settings import Settings
+from gateway.transport import StreamProtocol
+
+_log = logging.getLogger("voxgate")
+_MAX_PIECE_CHARS = 200
+_SEND_BUFFER_BYTES = 65_536
+SynthesizerFactory = Callable[[], Synthesizer]
+
+
+class Gateway:
+    """What the routes share: one engine, its sessions, their metrics."""
+
+    def __init__(self, settings: Settings, synthesizer: Synthesizer) -> None:
+        self.settings = settings
+        self.synthesizer = synthesizer
+        self.metrics = Metrics()
+        self.readiness = Readiness(synthesizer, settings, self.metrics)
+        self.connections: set[Connection] = set()
+        self.progress: Progress | None = None
+        self.on_started: Callable[[Exception | None], None] | None = None
+        self.failure: Exception | None = None
+        self.metrics.watch(synthesizer.stats)
+
+    async def start(self) -> None:
+        """Start the engine and speak once; `on_started` gets the outcome."""
+        try:
+            await self.synthesizer.start(self._report)
+            status, body = await self.readiness.check()
+            if status != 200:
+                raise SpeechError(body["reason"], body.get("message", "The engine is not ready."))
+        except Exception as failure:
+            _log.error("The speech engine could not start: %s", failure)
+            self.failure = failure
+            self.readiness.failure = str(failure)
+        if self.on_started is not None:
+            self.on_started(self.failure)
+
+    def _report(self, doing: str, done: float) -> None:
+        self.readiness.progress = (doing, done)
+        if self.progress is not None:
+            self.progress(doing, done)
+
+    async def drain(self) -> None:
+        """Let every session speak what it has; returns when all are closed or time is up."""
+        self.readiness.draining = True
+        for connection in list(self.connections):
+            connection.drain()
+        running = [connection.over for connection in self.connections]
+        if running:
+            await asyncio.wait(running, timeout=self.settings.drain_seconds)
+
+    def refusal(self) -> Refusal | None:
+        """Why a new session cannot be let in now."""
+        if self.readiness.draining:
+            return Refusal("draining", ERRORS["draining"].meaning, self.settings.retry_after_ms)
+        stats = self.synthesizer.stats()
+        limits = self.synthesizer.limits if stats.state == "ready" else None
+        return admit(len(self.connections), self.settings, stats, limits)
+
+    def offer(self) -> Offer:
+        """What sessions get from this server."""
+        limits = self.synthesizer.limits
+        lengths = Lengths(max_chars=min(_MAX_PIECE_CHARS, limits.max_text_chars))
+
+        def make_encoder(start: protocol.SessionStart) -> Encoder:
+            if start.format == "pcm_s16le":
+                return PcmEncoder(start.frame_ms)
+            return OpusEncoder(start.frame_ms, start.bitrate, self.settings.opus_complexity)
+
+        return Offer(
+            voices=self.synthesizer.voices(),
+            limits=limits,
+            make_splitter=lambda: Splitter(lengths),
+            make_encoder=make_encoder,
+            to_spoken=str.strip,
+        )
+
+    async def stream(self, websocket: WebSocket) -> None:
+        """`WS /v1/stream`."""
+        refusal = self.refusal()
+        await websocket.accept()
+        if refusal is not None:
+            await self._refuse(websocket, refusal)
+            return
+        session = Session(
+            secrets.token_urlsafe(9), self.settings, self.offer(), self.metrics, time.monotonic()
+        )
+        connection = Connection(
+            websocket,
+            session,
+            self.synthesizer,
+            self.metrics,
+            stall_limit=self.settings.stall_limit_seconds,
+        )
+        self.connections.add(connection)
+        self.metrics.sessions.inc()
+        ended = "internal"
+        try:
+            ended = await connection.run()
+        finally:
+            self.connections.discard(connection)
+            self.metrics.sessions.dec()
+            self.metrics.session_closed(ended)
+
+    async def _refuse(self, websocket: WebSocket, refusal: Refusal) -> None:
+        self.metrics.session_refused(refusal.code)
+        error = Error(
+            code=refusal.code,
+            message=refusal.message,
+            hint=ERRORS[refusal.code].hint,
+            fatal=True,
+            retry_after_ms=refusal.retry_after_ms,
+        )
+        with contextlib.suppress(WebSocketDisconnect):
+            await websocket.send_text(error.encode())
+            await websocket.close(ERRORS[refusal.code].close or 1013, refusal.code)
+
+    async def health(self, _: Request) -> Response:
+        """`GET /health`: the process lives; what state it is in."""
+        stats = self.synthesizer.stats()
+        body: dict[str, object] = {
+            "status": "ok",
+            "engine": stats.state,
+            "sessions": len(self.connections),
+            "draining": self.readiness.draining,
+        }
+        return json_response(200, body)
+
+    async def health_ready(self, _: Request) -> Response:
+        """`GET /health/ready`: 200 when a piece was really spoken, else 503 and the reason."""
+        status, body = await self.readiness.check()
+        return json_response(status, body)
+
+    async def metrics_page(self, _: Request) -> Response:
+        """`GET /metrics`."""
+        return Response(self.metrics.render(), media_type=CONTENT_TYPE)
+
+
+def routes(gateway: Gateway) -> list[Route | WebSocketRoute]:
+    """Every path this server answers."""
+    return [
+        WebSocketRoute(protocol.PATH, gateway.stream),
+        Route("/health", gateway.health),
+        Route("/health/ready", gateway.health_ready),
+        Route("/metrics", gateway.metrics_page),
+        Route("/{path:path}", Pages().serve),
+    ]
+
+
+def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> Starlette:
+    """The application; its lifespan starts the engine beside the server and closes it at the end.
+
+    `app.state.gateway` is the `Gateway`.
+    """
+    gateway = Gateway(settings, synthesizer_factory())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        starting = asyncio.create_task(gateway.start())
+        try:
+            yield
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await gateway.synthesizer.close()
+
+    app = Starlette(routes=routes(gateway), lifespan=lifespan)
+    app.state.gateway = gateway
+    return app
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but a signal first lets the sessions finish; a second one does not wait."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._draining: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._draining is None:
+            self._draining = asyncio.ensure_future(self.drain())
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def drain(self) -> None:
+        """Stop once the sessions are over, at the latest after `drain_seconds`."""
+        await self._gateway.drain()
+        self.should_exit = True
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket. Raises `OSError`, with what to do about a port in use.
+
+    A fixed send buffer: the kernel would let it grow to megabytes, minutes of audio, before a slow
+    reader is noticed.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        listener.bind((settings.host, settings.port))
+    except OSError as failure:
+        listener.close()
+        if failure.errno == errno.EADDRINUSE:
+            raise OSError(
+                failure.errno,
+                f"Port {settings.port} on {settings.host} is in use; choose another with --port "
+                "or stop what uses it.",
+            ) from None
+        raise
+    return listener
+
+
+def make_server(app: Starlette, settings: Settings) -> Server:
+    """uvicorn for this application; `serve(sockets=[listen(settings)])` runs it."""
+    config = uvicorn.Config(
+        app,
+        ws=StreamProtocol,
+        ws_max_size=settings.max_message_bytes,
+        ws_ping_interval=settings.ping_interval_seconds,
+        ws_ping_timeout=settings.ping_timeout_seconds,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=5,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+    )
+    return Server(config, app.state.gateway)
+
+
+def serve(
+    settings: Settings,
+    synthesizer_factory: SynthesizerFactory,
+    on_ready: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Run until a signal. `on_ready` gets the URL once speech was really made.
+
+    Raises `OpusMissingError`, `OSError` when the port cannot be had, and what the engine raises
+    when it cannot start.
+    """
+    require_opus()
+    with listen(settings) as listener:
+        host, port = listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        app = create_app(settings, synthesizer_factory)
+        gateway: Gateway = app.state.gateway
+        gateway.progress = progress
+        server = make_server(app, settings)
+
+        def started(failure: Exception | None) -> None:
+            if failure is not None:
+                server.should_exit = True
+            elif on_ready is not None:
+                on_ready(url)
+
+        gateway.on_started = started
+        uvloop.run(server.serve(sockets=[listener]))
+        if gateway.failure is not None:
+            raise gateway.failure

@@ -1,0 +1,286 @@
+"""Async client of `/v1/stream`.
+
+async with VoiceClient("http://127.0.0.1:8080", voice="default") as client:
+    async for event in client.speak("Hello, world."):
+        if isinstance(event, Audio):
+            play(event.payload)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from gateway import protocol
+from gateway.protocol import (
+    AudioFlag,
+    Error,
+    ServerMessage,
+    SessionStarted,
+    TurnCancelled,
+    TurnDone,
+)
+
+_MAX_SLICE = 2_000
+_CONNECT_SECONDS = 10.0
+
+
+class GatewayError(Exception):
+    """The server refused, failed, or went away. `code` is stable; see docs/protocol.md."""
+
+    def __init__(self, code: str, message: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.retry_after_ms = retry_after_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """One packet. `samples` and `position` count at 24 kHz, pre-skip included.
+
+    `at` is when it arrived, on the clock of `time.perf_counter`.
+    """
+
+    payload: bytes
+    turn: int
+    sequence: int
+    position: int
+    samples: int
+    flags: AudioFlag
+    at: float
+
+
+Event = Audio | ServerMessage
+Text = str | AsyncIterable[str]
+
+
+class VoiceClient:
+    """One session. Turns are spoken one at a time with `speak`; `cancel` may come from any task."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        voice: str = "default",
+        language: str = "auto",
+        speed: float = 1.0,
+        seed: int | None = None,
+        format: Literal["opus", "pcm_s16le"] = "opus",
+        frame_ms: int = 20,
+        bitrate: int = 32_000,
+        captions: bool = True,
+        live: bool = True,
+    ) -> None:
+        self.url = stream_url(url)
+        self.started: SessionStarted
+        """The server's answer to `session.start`; set while the session is open."""
+        self._start = {
+            "voice": voice,
+            "language": language,
+            "speed": speed,
+            "seed": seed,
+            "format": format,
+            "frame_ms": frame_ms,
+            "bitrate": bitrate,
+            "captions": captions,
+            "live": live,
+        }
+        self._socket: ClientConnection
+        self._writable = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> VoiceClient:
+        """Raises `GatewayError`: `unreachable`, or the code with which the server refused."""
+        try:
+            self._socket = await connect(
+                self.url, compression=None, max_size=None, open_timeout=_CONNECT_SECONDS
+            )
+        except (OSError, TimeoutError, InvalidHandshake) as failure:
+            raise GatewayError("unreachable", f"{self.url}: {failure}") from failure
+        try:
+            await self.send("session.start", **self._start)
+            event = await self.receive()
+            if not isinstance(event, SessionStarted):
+                raise _refusal(event)
+        except BaseException:
+            await self._socket.close()
+            raise
+        self.started = event
+        self._writable.set()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._socket.close()
+
+    async def send(self, type: str, **values: Any) -> None:
+        """One client message; fields that are None are left out."""
+        message = {"type": type, **{k: v for k, v in values.items() if v is not None}}
+        try:
+            await self._socket.send(orjson.dumps(message).decode())
+        except ConnectionClosed as closed:
+            raise _closed(closed) from closed
+
+    async def receive(self) -> Event:
+        """The next event of whatever turn. Raises `GatewayError` at the end of the session."""
+        while True:
+            try:
+                raw = await self._socket.recv()
+            except ConnectionClosed as closed:
+                raise _closed(closed) from closed
+            event = self._read(raw)
+            if event is not None:
+                return event
+
+    def _read(self, raw: str | bytes) -> Event | None:
+        if isinstance(raw, bytes):
+            header, payload = protocol.unpack_audio(raw)
+            return Audio(
+                payload=payload,
+                turn=header.turn,
+                sequence=header.sequence,
+                position=header.position,
+                samples=header.samples,
+                flags=AudioFlag(header.flags),
+                at=time.perf_counter(),
+            )
+        message = read_message(raw)
+        if isinstance(message, protocol.FlowPause):
+            self._writable.clear()
+        elif isinstance(message, protocol.FlowResume):
+            self._writable.set()
+        elif isinstance(message, protocol.Pong):
+            self._synced.set()
+        elif isinstance(message, Error) and message.fatal:
+            raise _refusal(message)
+        return message
+
+    async def speak(self, text: Text) -> AsyncGenerator[Event, None]:
+        """Speak one turn: its audio and captions in order; the last event is `TurnDone` or
+        `TurnCancelled`. Errors of single pieces are events too. Nothing comes of empty text.
+
+        Leaving the iteration early (`aclose`) cancels the turn. Raises `GatewayError` when text is
+        refused or the session ends, and what an iterator of text raises.
+        """
+        self._writer = writer = asyncio.create_task(self._write(text))
+        turn: int | None = None
+        over = False
+        try:
+            while not over:
+                event = await self.receive()
+                if isinstance(event, protocol.TurnStarted):
+                    turn = event.turn
+                elif isinstance(event, Error) and event.turn is None:
+                    if event.code != "no_turn":
+                        raise _refusal(event)
+                    over = turn is None
+                if turn is None or getattr(event, "turn", None) != turn:
+                    continue
+                over = isinstance(event, TurnDone | TurnCancelled)
+                yield event
+            if writer.done() and not writer.cancelled():
+                writer.result()
+        finally:
+            await self._stop_writing()
+            if not over:
+                with contextlib.suppress(GatewayError):
+                    await self._hush()
+
+    async def cancel(self, played_ms: float | None = None) -> None:
+        """Stop speaking; `played_ms` is how much of the turn was heard. `speak` then ends with
+        `TurnCancelled`.
+        """
+        await self._stop_writing()
+        await self.send("turn.cancel", played_ms=played_ms)
+
+    async def _stop_writing(self) -> None:
+        # Text sent after the cancel would open the next turn.
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+
+    async def _hush(self) -> None:
+        """Cancel what is being spoken and wait until the server says so."""
+        await self.send("turn.cancel")
+        while True:
+            event = await self.receive()
+            if isinstance(event, TurnCancelled):
+                return
+            if isinstance(event, Error) and event.request == "turn.cancel":
+                return
+
+    async def report(self, turn: int, played_ms: float, *, paused: bool = False) -> None:
+        """Tell the server what is heard now."""
+        await self.send("playback", turn=turn, played_ms=played_ms, paused=paused)
+
+    async def _write(self, text: Text) -> None:
+        budget = int(self.started.limits["backlog_chars"]) // 8
+        size = min(_MAX_SLICE, int(self.started.limits["append_chars"]), max(1, budget))
+        try:
+            await self._write_parts(_parts(text, size), budget)
+        except Exception:
+            await self.send("turn.cancel")
+            raise
+        await self.send("turn.end")
+
+    async def _write_parts(self, parts: AsyncIterable[str], budget: int) -> None:
+        unsynced = 0
+        async for part in parts:
+            await self._writable.wait()
+            await self.send("text.append", text=part)
+            unsynced += len(part)
+            if unsynced >= budget:
+                # A pause that the server asked for has arrived once the pong has.
+                self._synced.clear()
+                await self.send("ping")
+                await self._synced.wait()
+                unsynced = 0
+
+
+async def _parts(text: Text, size: int) -> AsyncGenerator[str, None]:
+    if isinstance(text, str):
+        for at in range(0, len(text), size):
+            yield text[at : at + size]
+        return
+    async for part in text:
+        for at in range(0, len(part), size):
+            yield part[at : at + size]
+
+
+def read_message(raw: str) -> ServerMessage | None:
+    """A server message; what this client does not know is left out, so servers may be newer."""
+    values = orjson.loads(raw)
+    model = protocol.SERVER_MESSAGES.get(values.pop("type", ""))
+    if model is None:
+        return None
+    known = {field.name for field in fields(model)}
+    return model(**{name: value for name, value in values.items() if name in known})
+
+
+def stream_url(url: str) -> str:
+    """The WebSocket URL for a server given as http(s) or ws(s), with or without the path."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    path = parts.path if parts.path.strip("/") else protocol.PATH
+    return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
+
+
+def _refusal(event: Event) -> GatewayError:
+    if isinstance(event, Error):
+        return GatewayError(event.code, event.message, event.retry_after_ms)
+    return GatewayError("unexpected", f"The server sent {type(event).__name__}.")
+
+
+def _closed(closed: ConnectionClosed) -> GatewayError:
+    code = closed.rcvd.reason if closed.rcvd is not None and closed.rcvd.reason else "closed"
+    return GatewayError(code, f"The connection is closed ({closed}).")

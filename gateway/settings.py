@@ -1,0 +1,98 @@
+"""Everything an operator can set about the gateway, with the defaults and their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+PREFIX = "VOXGATE_"
+
+
+class SettingError(ValueError):
+    """A setting has a value that cannot be used."""
+
+
+class _Kind(NamedTuple):
+    read: Callable[[str], object]
+    words: str
+
+
+_KINDS = {
+    "int": _Kind(int, "a whole number"),
+    "float": _Kind(float, "a number"),
+    "str": _Kind(str, "text"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Times are seconds, sizes are named. Every field is also an environment variable: the name
+    in capitals after `VOXGATE_`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+
+    max_sessions: int = 256
+    max_waiting_pieces: int = 32
+    """Pieces waiting in the engine beyond which new sessions are refused."""
+    retry_after_ms: int = 2000
+
+    max_message_bytes: int = 131_072
+    max_append_chars: int = 8_000
+    max_backlog_chars: int = 20_000
+    """Text accepted but not yet spoken, of all open turns of a session."""
+    max_open_turns: int = 16
+    max_pending_flushes: int = 64
+    audio_buffer_seconds: float = 30.0
+    """Audio of one session made but not yet taken by its socket."""
+
+    pieces_ahead: int = 2
+    """Pieces of one session in the engine at once."""
+    hold_lead_seconds: float = 6.0
+    """A live listener this far ahead gets no further piece made for now."""
+    overlap_lead_seconds: float = 0.35
+    """The next piece joins the one in the making when the listener would have less than this in
+    hand at its end. Otherwise it waits for that end and continues its prosody."""
+    release_after_seconds: float = 0.6
+    """A writer silent for this long, with a listener about to run dry, is not waited for."""
+    piece_retry_seconds: float = 5.0
+    """A piece that failed before any of its audio was used is tried again for this long."""
+
+    start_timeout_seconds: float = 10.0
+    ping_interval_seconds: float = 10.0
+    ping_timeout_seconds: float = 20.0
+    stall_limit_seconds: float = 15.0
+    """A socket that takes nothing for this long while audio waits is closed."""
+    drain_seconds: float = 30.0
+
+    ready_deadline_seconds: float = 5.0
+    ready_cache_seconds: float = 5.0
+
+    opus_complexity: int = 5
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str], **overrides: object) -> Settings:
+        """Settings from `VOXGATE_*` variables; `overrides` win. Raises `SettingError`."""
+        values: dict[str, object] = {}
+        for field in fields(cls):
+            name = PREFIX + field.name.upper()
+            if name not in environment:
+                continue
+            kind = _KINDS[str(field.type)]
+            try:
+                values[field.name] = kind.read(environment[name])
+            except ValueError:
+                raise SettingError(f"{name}={environment[name]!r} is not {kind.words}.") from None
+        return cls(**{**values, **overrides})  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value < 0:
+                raise SettingError(f"{field.name} is {value}; it cannot be negative.")
+        if not 0 <= self.opus_complexity <= 10:
+            raise SettingError(f"opus_complexity is {self.opus_complexity}; Opus has 0 to 10.")
+        if self.pieces_ahead < 1:
+            raise SettingError("pieces_ahead is 0; at least one piece has to be made at a time.")

@@ -1,0 +1,63 @@
+"""uvicorn's WebSocket protocol with what a stream of audio needs of its socket.
+
+A peer that stops reading, or is gone without a word, must free everything within seconds. Closing
+politely waits for the write buffer to drain, which for such a peer is never; so after a short wait
+the transport is aborted. And the write buffer is kept small, so that a slow reader is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.transports import BaseTransport
+from typing import Any, cast
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+EXTENSION = "voxgate.fail"
+"""Key in the ASGI scope's `extensions`: `fail(code, reason)` ends the connection for certain."""
+HIGH_WATER_BYTES = 16_384
+"""About 4 s of Opus at 32 kbit/s beyond what the kernel buffers."""
+LINGER_SECONDS = 1.0
+
+
+class StreamProtocol(WebSocketsSansIOProtocol):
+    """One WebSocket connection."""
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        # Absent when the handshake was refused. The application has not run yet: its task starts
+        # in the next turn of the loop.
+        if hasattr(self, "scope"):
+            extensions = cast(dict[str, Any], self.scope["extensions"])
+            extensions[EXTENSION] = self.fail
+
+    def send_receive_event_to_app(self) -> None:
+        # RFC 6455 wants the connection failed; uvicorn would log a traceback for each.
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.fail(1007, "invalid_utf8")
+                return
+        super().send_receive_event_to_app()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    def fail(self, code: int, reason: str) -> None:
+        """Send a close frame if the socket takes it, and be gone in `LINGER_SECONDS` either way.
+
+        The application sees the disconnect at once.
+        """
+        if not self.close_sent and not self.transport.is_closing():
+            self.conn.fail(code, reason)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            self.transport.close()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, self.transport.abort)

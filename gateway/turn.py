@@ -1,0 +1,410 @@
+"""One turn: its text in pieces, the pieces' audio in order, what goes out about it.
+
+Pure: it knows neither sockets nor clocks beyond the times it is given.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
+from gateway.captions import Span, heard_until
+from gateway.cutting.pieces import Pause
+from gateway.cutting.pieces import Piece as TextPiece
+from gateway.opus import Encoder
+from gateway.pacing import expected_seconds
+from gateway.pauses import PAUSES, SHORTEST
+from gateway.protocol import (
+    ERRORS,
+    Caption,
+    Error,
+    FlushDone,
+    ServerMessage,
+    TurnCancelled,
+    TurnDone,
+)
+from gateway.timeline import Packet, Timeline
+
+STEP_SAMPLES = SAMPLE_RATE // 5
+"""Most audio encoded at once: some ten packets, about a millisecond."""
+_SEED_STEP = 1_000_003
+
+
+class Splitter(Protocol):
+    """See `gateway.cutting`."""
+
+    lead: float | None
+
+    def feed(self, text: str) -> Sequence[TextPiece]: ...
+    def flush(self) -> Sequence[TextPiece]: ...
+    def finish(self) -> Sequence[TextPiece]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Voicing:
+    """How a turn is spoken."""
+
+    voice: str
+    language: Language
+    speed: float
+    seed: int | None
+
+
+class State(enum.Enum):
+    """Of one piece in the engine."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    DONE = enum.auto()
+    FAILED = enum.auto()
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """One piece of text on its way. `key` orders all pieces of a session."""
+
+    key: int
+    turn: Turn
+    index: int
+    text: str
+    start: int
+    end: int
+    spoken: str
+    pause: Pause
+    cut_at: float
+    state: State = State.WAITING
+    attempts: int = 0
+    not_before: float = 0.0
+    first_audio_at: float | None = None
+    made: int = 0
+    chunks: deque[Pcm] = field(default_factory=deque)
+    buffered: int = 0
+    context: object | None = None
+    use_context: bool = True
+    error: SpeechError | None = None
+    start_sample: int | None = None
+    end_sample: int | None = None
+
+
+class Turn:
+    """Text goes in at one end; `take` gives messages and packets in order at the other."""
+
+    def __init__(
+        self,
+        number: int,
+        voicing: Voicing,
+        *,
+        splitter: Splitter,
+        encoder: Encoder,
+        to_spoken: Callable[[str], str],
+        keys: Callable[[], int],
+        captions: bool,
+    ) -> None:
+        self.number = number
+        self.voicing = voicing
+        self.pieces: list[Piece] = []
+        self.ended = False
+        self.done = False
+        """Whether `turn.done` was taken, or the turn was cancelled."""
+        self.characters = 0
+        self.text_at = 0.0
+        self.awaited = False
+        """Whether the listener sat in silence when the first piece was cut."""
+        self.buffered = 0
+        self.sent = 0
+        """Samples sent, pre-skip included."""
+        self.base = 0
+        """Where on the session's playhead the turn begins, once something was sent."""
+        self.packets = 0
+        self._splitter = splitter
+        self._timeline = Timeline(encoder)
+        self.kind = encoder.kind
+        self._pre_skip = encoder.pre_skip
+        self._to_spoken = to_spoken
+        self._keys = keys
+        self._captions = captions
+        self._written: list[str] = []
+        self._flushes: deque[tuple[int, str | None]] = deque()
+        self._ready: deque[ServerMessage | Packet] = deque()
+        self._cursor = 0
+        self._finished = False
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def append(self, text: str, now: float, lead: float) -> list[Piece]:
+        """New pieces the text completes."""
+        self.text_at = now
+        self.characters += len(text)
+        self._written.append(text)
+        self._splitter.lead = lead
+        return self._add(self._splitter.feed(text), now)
+
+    def release(self, now: float) -> list[Piece]:
+        """The writer pauses: what can be spoken without cutting a word."""
+        self.text_at = now
+        return self._add(self._splitter.flush(), now)
+
+    def flush(self, flush_id: str | None, now: float) -> list[Piece]:
+        """Cut all text so far and answer once its audio is out."""
+        pieces = self._add(self._splitter.flush(), now)
+        self._flushes.append((len(self.pieces), flush_id))
+        return pieces
+
+    def end(self, now: float) -> list[Piece]:
+        """No more text."""
+        pieces = self._add(self._splitter.finish(), now)
+        self.ended = True
+        return pieces
+
+    @property
+    def uncut(self) -> int:
+        """Characters not yet part of any piece."""
+        return self.characters - (self.pieces[-1].end if self.pieces else 0)
+
+    @property
+    def backlog(self) -> int:
+        """Characters not yet spoken to their end."""
+        return self.characters - (self.pieces[self._cursor - 1].end if self._cursor else 0)
+
+    @property
+    def flushes(self) -> int:
+        """Flushes not yet answered."""
+        return len(self._flushes)
+
+    def _add(self, cut: Sequence[TextPiece], now: float) -> list[Piece]:
+        new = []
+        for text in cut:
+            spoken = self._to_spoken(text.text)
+            piece = Piece(
+                key=self._keys(),
+                turn=self,
+                index=len(self.pieces),
+                text=text.text,
+                start=text.start,
+                end=text.end,
+                spoken=spoken,
+                pause=text.pause,
+                cut_at=now,
+            )
+            self.pieces.append(piece)
+            if spoken:
+                new.append(piece)
+            else:
+                piece.state = State.DONE
+        return new
+
+    # -- audio -----------------------------------------------------------------------------------
+
+    def request(self, piece: Piece, priority: int) -> SpeechRequest:
+        """What to ask of the engine, going on from the piece before if that is known."""
+        context = None
+        if piece.use_context and piece.index:
+            context = self.pieces[piece.index - 1].context
+        seed = self.voicing.seed
+        if seed is not None:
+            seed = (seed + _SEED_STEP * piece.attempts) % 2**32
+        return SpeechRequest(
+            text=piece.spoken,
+            voice=self.voicing.voice,
+            language=self.voicing.language,
+            speed=self.voicing.speed,
+            seed=seed,
+            priority=priority,
+            context=context,
+        )
+
+    def audio(self, piece: Piece, pcm: Pcm, now: float) -> None:
+        """Audio of a piece, to be laid down when its time comes."""
+        if not pcm.size:
+            return
+        if piece.first_audio_at is None:
+            piece.first_audio_at = now
+        for at in range(0, pcm.size, STEP_SAMPLES):
+            piece.chunks.append(pcm[at : at + STEP_SAMPLES])
+        piece.made += pcm.size
+        piece.buffered += pcm.size
+        self.buffered += pcm.size
+
+    def is_next(self, piece: Piece) -> bool:
+        """Whether this piece's audio is the next to go out."""
+        return piece.index == self._cursor
+
+    def drop(self, piece: Piece) -> bool:
+        """Forget the audio of a piece that failed; False when some of it is already laid down."""
+        if piece.made > piece.buffered:
+            return False
+        self.buffered -= piece.buffered
+        piece.chunks.clear()
+        piece.buffered = piece.made = 0
+        piece.first_audio_at = None
+        return True
+
+    # -- out -------------------------------------------------------------------------------------
+
+    def take(self) -> ServerMessage | Packet | None:
+        """The next thing to send, or None while there is nothing."""
+        while not self._ready:
+            if not self._advance():
+                return None
+        item = self._ready.popleft()
+        if isinstance(item, Packet):
+            self.sent += item.samples
+            self.packets += 1
+        elif isinstance(item, TurnDone):
+            self.done = True
+        return item
+
+    @property
+    def onset(self) -> int:
+        """Samples from the start of the turn to its first audible one."""
+        return self._timeline.onset
+
+    @property
+    def heard_piece(self) -> Piece | None:
+        """The piece whose audio is going out now."""
+        return self.pieces[min(self._cursor, len(self.pieces) - 1)] if self.pieces else None
+
+    def _advance(self) -> bool:
+        """One bounded step of work; False when there is none."""
+        if self._flushes and self._flushes[0][0] <= self._cursor:
+            _, flush_id = self._flushes.popleft()
+            self._ready.append(
+                FlushDone(id=flush_id, turn=self.number, samples=self._timeline.samples)
+            )
+        elif self._cursor < len(self.pieces):
+            return self._lay(self.pieces[self._cursor])
+        elif self.ended and not self._finished:
+            self._finished = True
+            self._ready.extend(self._timeline.finish())
+            self._ready.append(self._summary())
+        else:
+            return False
+        return True
+
+    def _lay(self, piece: Piece) -> bool:
+        if piece.chunks:
+            chunk = piece.chunks.popleft()
+            piece.buffered -= chunk.size
+            self.buffered -= chunk.size
+            before = self._timeline.samples
+            packets = self._timeline.feed(chunk)
+            if piece.start_sample is None and self._timeline.audible:
+                piece.start_sample = before
+                self._caption(piece)
+            self._ready.extend(packets)
+            return True
+        if piece.state not in (State.DONE, State.FAILED):
+            return False
+        last = self.ended and piece.index == len(self.pieces) - 1
+        end_of_speech = self._timeline.samples - self._timeline.trailing
+        pause = SHORTEST if last else PAUSES[piece.pause]
+        self._ready.extend(self._timeline.end_piece(pause))
+        if piece.start_sample is None:
+            piece.start_sample = end_of_speech
+        piece.end_sample = end_of_speech
+        self._cursor += 1
+        self._caption(piece)
+        if piece.error is not None:
+            self._ready.append(self._failure(piece, piece.error))
+        return True
+
+    def _caption(self, piece: Piece) -> None:
+        if self._captions and piece.start_sample is not None:
+            self._ready.append(
+                Caption(
+                    turn=self.number,
+                    piece=piece.index,
+                    text=piece.text,
+                    spoken=piece.spoken,
+                    start=piece.start,
+                    end=piece.end,
+                    start_sample=piece.start_sample,
+                    end_sample=piece.end_sample,
+                    final=piece.end_sample is not None,
+                )
+            )
+
+    def _failure(self, piece: Piece, error: SpeechError) -> Error:
+        known = error.code in ERRORS
+        code = error.code if known else "piece_failed"
+        return Error(
+            code=code,
+            message=error.message if known else ERRORS[code].meaning,
+            hint=ERRORS[code].hint,
+            turn=self.number,
+            piece=piece.index,
+            start=piece.start,
+            end=piece.end,
+        )
+
+    def _summary(self) -> TurnDone:
+        return TurnDone(
+            turn=self.number,
+            samples=self._timeline.samples,
+            ms=_milliseconds(self._timeline.samples),
+            packets=self.packets + sum(isinstance(item, Packet) for item in self._ready),
+            pieces=len(self.pieces),
+            failed=sum(piece.state is State.FAILED for piece in self.pieces),
+            characters=self.characters,
+        )
+
+    # -- interruption ----------------------------------------------------------------------------
+
+    def cancel(self, heard: int, *, estimated: bool) -> list[ServerMessage]:
+        """Drop all that is not sent; `heard` is the listener's position in samples."""
+        messages: list[ServerMessage] = [
+            FlushDone(id=flush_id, turn=self.number, samples=self._clock(), cancelled=True)
+            for _, flush_id in self._flushes
+        ]
+        sent = self._clock()
+        heard = min(heard, sent)
+        text = "".join(self._written)
+        until = len(text) if self._heard_all(heard) else self._heard_characters(heard)
+        messages.append(
+            TurnCancelled(
+                turn=self.number,
+                spoken=text[:until],
+                unspoken=text[until:],
+                sent_samples=sent,
+                sent_ms=_milliseconds(sent),
+                heard_samples=heard,
+                heard_ms=_milliseconds(heard),
+                estimated=estimated,
+                completed=self.done,
+            )
+        )
+        self._ready.clear()
+        self._flushes.clear()
+        self.ended = self.done = self._finished = True
+        self.buffered = 0
+        return messages
+
+    def _clock(self) -> int:
+        """Samples of the turn sent, on its own clock."""
+        return min(max(0, self.sent - self._pre_skip), self._timeline.samples)
+
+    def _heard_all(self, heard: int) -> bool:
+        if not self.done or not self.pieces:
+            return self.done
+        end = self.pieces[-1].end_sample
+        return end is not None and heard >= end
+
+    def _heard_characters(self, heard: int) -> int:
+        spans = [
+            Span(piece.text, piece.start, piece.end, piece.start_sample, piece.end_sample)
+            for piece in self.pieces
+            if piece.start_sample is not None
+        ]
+        if not spans:
+            return 0
+        last = spans[-1].text
+        seconds = expected_seconds(last, self.voicing.speed)
+        return heard_until(spans, heard, len(last) / (seconds * SAMPLE_RATE))
+
+
+def _milliseconds(samples: int) -> int:
+    return samples * 1000 // SAMPLE_RATE
