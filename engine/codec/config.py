@@ -45,10 +45,11 @@ class QuantizerConfig:
     quantised `residual` times, each time on a grid `finer` times finer. Levels are odd. Code id:
     sum over i of digit_i * prod(levels[:i]). Codes of a frame are ordered g0r0, g0r1, .., g1r0, ..
 
-    `squash` is how values are bounded before rounding: `once` (tanh, then every stage clamps),
-    `stage` (every stage applies tanh, slightly overdriven) or `soft` (tanh that reaches a little
-    beyond the grid, then every stage clamps). `finer` is "level - 1" or "level". They decide which
-    codes a recording gets; decoding depends on `finer` alone.
+    `squash` is how values are bounded before rounding. `once`: tanh, then every stage clamps.
+    `stage`: tanh onto the digits' range, then every stage applies tanh again (what
+    vector-quantize-pytorch did until 1.26, and what the released ChatTTS weights were trained
+    with). `soft`: tanh that reaches a little beyond the grid, then every stage clamps (from 1.27).
+    `finer` is "level - 1" or "level" (from 1.27). Encoding depends on both, decoding on `finer`.
     """
 
     dim: int
@@ -239,6 +240,7 @@ def mini_config(settings: Mapping[str, Any]) -> CodecConfig:
 
 def released_config(
     *,
+    quantizer: Literal["trained", "current"] = "trained",
     gpt_hidden: int = 768,
     quantizer_dim: int = 1024,
     dvae_hidden: int = 256,
@@ -251,9 +253,13 @@ def released_config(
 ) -> CodecConfig:
     """Config of the released ChatTTS codec (the defaults), or one of its shape with other sizes.
 
-    The DVAE works on quantizer_dim / 2 channels, Decoder on gpt_hidden / 2 (the two halves of a
-    vector are consecutive mel frames).
+    `quantizer`: `trained` is the arithmetic the weights were trained with, `current` that of
+    vector-quantize-pytorch 1.27 and later (docs/decisions/codec-quantizer.md). The DVAE works on
+    quantizer_dim / 2 channels, Decoder on gpt_hidden / 2: the two halves of a vector are
+    consecutive mel frames.
     """
+    squash: Literal["stage", "soft"] = "stage" if quantizer == "trained" else "soft"
+    finer: Literal["level - 1", "level"] = "level - 1" if quantizer == "trained" else "level"
 
     def stack(inputs: int, outputs: int, hidden: int) -> StackConfig:
         return StackConfig(
@@ -263,7 +269,7 @@ def released_config(
     wide, narrow = quantizer_dim // 2, gpt_hidden // 2
     return CodecConfig(
         mel=MelConfig(),
-        quantizer=QuantizerConfig(quantizer_dim, squash="stage"),
+        quantizer=QuantizerConfig(quantizer_dim, squash=squash, finer=finer),
         codes=DecoderConfig(stack(wide, wide, dvae_hidden), double="input", smooth=True),
         hidden=DecoderConfig(stack(narrow, narrow, decoder_hidden), double="input", smooth=True),
         vocoder=VocoderConfig(vocoder_dim, vocoder_intermediate, vocoder_layers),

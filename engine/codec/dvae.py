@@ -24,12 +24,11 @@ class MelDecoder(nn.Module):
         self.config = config
         self.stack = ConvNeXtStack(config.stack)
         self.smooth: TapConv | None = None
-        self.coef = None
         if config.smooth:
             self.smooth = TapConv(
                 config.stack.outputs, config.bands, 3, causal=config.stack.causal, bias=False
             )
-            self.register_buffer("coef", torch.ones(config.bands))
+        self.register_buffer("coef", torch.ones(config.bands) if config.smooth else None)
 
     def forward(self, x: Tensor, frames: Rows, mels: Rows, context: Context) -> Tensor:
         """x is (frames.total, width); returns (mels.total, bands)."""
@@ -53,9 +52,7 @@ class Encoder(nn.Module):
         self.near = Conv(bands, config.down, 3, stride=1)
         self.down = Conv(config.down, config.down, 4, stride=2)
         self.stack = ConvNeXtStack(config.stack)
-        self.coef = None
-        if divides:
-            self.register_buffer("coef", torch.ones(bands))
+        self.register_buffer("coef", torch.ones(bands) if divides else None)
 
     def forward(self, mel: Tensor, rows: Rows, context: Context) -> Tensor:
         """`rows` are those of the result; `mel` is on the networks' scale."""

@@ -91,7 +91,7 @@ class Quantizer(nn.Module):
     def _bound(self, z: Tensor, half: Tensor) -> Tensor:
         """What happens to a projected value once, before the first stage."""
         if self.config.squash == "stage":
-            return z
+            return torch.tanh(z) * (half * (1 + OVERDRIVE))
         if self.config.squash == "once":
             return torch.tanh(z)
         reach = 1 + 1 / (2 * half)
