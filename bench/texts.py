@@ -10,9 +10,6 @@ import itertools
 import random
 import re
 from collections.abc import Iterator
-from typing import Literal
-
-Tongue = Literal["en", "zh"]
 
 ENGLISH = (
     "Good morning {name}, the kitchen light has been on since midnight.",
@@ -136,14 +133,14 @@ _SLOTS: dict[str, dict[str, tuple[str, ...]]] = {
 _TOKEN = re.compile(r"\s*[A-Za-z0-9']{1,6}|\s*[一-鿿]{1,2}|\s*[^\sA-Za-z0-9]")
 
 
-def sentences(tongue: Tongue | None, rng: random.Random) -> Iterator[str]:
+def sentences(tongue: str, rng: random.Random) -> Iterator[str]:
     """Sentences without end: every template comes once a round, each round with other words.
 
-    `tongue` None draws from both languages. Nothing repeats for seven rounds of 42 or 84 sentences.
+    `tongue` is `en`, `zh` or `both`. Nothing repeats for seven rounds of 42 or 84 sentences.
     """
     pool: list[tuple[str, str, list[str]]] = []
     for language, templates in (("en", ENGLISH), ("zh", MANDARIN)):
-        if tongue in (None, language):
+        if tongue in ("both", language):
             for template in templates:
                 slot = template[template.index("{") + 1 : template.index("}")]
                 words = list(_SLOTS[language][slot])

@@ -34,7 +34,7 @@ def test_tokens_join_to_the_text(text: str) -> None:
 
 
 def test_tokens_are_small() -> None:
-    for text in itertools.islice(sentences(None, random.Random(3)), 100):
+    for text in itertools.islice(sentences("both", random.Random(3)), 100):
         assert max(len(token) for token in tokens(text)) <= 8
 
 

@@ -1,0 +1,345 @@
+"""A load generator that behaves like users, in a process of its own: `voxgate bench`.
+
+    voxgate bench --streams 12 --seconds 60 --json result.json
+    python -m bench.load --streams 12 --seconds 60 --json result.json
+
+Users arrive at random, send text at once or as a language model writes it, play what comes in real
+time behind a 100 ms jitter buffer, think, and go on, until the window ends. Without `--url` it
+starts a gateway of its own and can then also say what CPU and memory that took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench import machine
+from bench.arrivals import poisson_starts
+from bench.gateway_process import GatewayError, GatewayProcess
+from bench.player import JITTER_SECONDS, SAMPLE_RATE
+from bench.scrape import PrefixCache, scrape
+from bench.stats import rounded, summary
+from bench.texts import sentences
+from bench.user import Habits, User
+
+ANSWER_SECONDS = 10.0
+"""How long after the window a turn that was not answered yet is waited for."""
+LOOK_SECONDS = 0.5
+
+
+class Window:
+    """One measured window: users, and what was seen of the gateway while they were there."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.users: list[User] = []
+        self.leads: list[float] = []
+        self.playing: list[int] = []
+        self.own_cpu_seconds = 0.0
+        self.gateway_cpu_seconds: float | None = None
+        self.gateway_memory_bytes: int | None = None
+        self.prefix: PrefixCache | None = None
+
+
+async def run_window(
+    habits: Sequence[Habits],
+    *,
+    seconds: float,
+    ramp: float,
+    seed: int,
+    tongue: str,
+    url: str,
+    pid: int | None,
+    progress: Progress | None = None,
+) -> Window:
+    """Let one user of each habits live for `seconds`; all have arrived after `ramp` seconds."""
+    rng = random.Random(seed)
+    texts = sentences(tongue, random.Random(seed))
+    window = Window(seconds)
+    before = await scrape(url)
+    used = machine.usage(pid) if pid is not None else None
+    own = time.process_time()
+    began = time.perf_counter()
+    window.users = [
+        User(each, texts, random.Random(rng.random()), began + seconds) for each in habits
+    ]
+    starts = poisson_starts(len(habits), ramp, rng)
+    tasks = [
+        asyncio.create_task(user.live(start))
+        for user, start in zip(window.users, starts, strict=True)
+    ]
+    try:
+        await _watch(window, tasks, began, progress)
+        window.own_cpu_seconds = time.process_time() - own
+        if pid is not None and used is not None:
+            now = machine.usage(pid)
+            window.gateway_cpu_seconds = now.cpu_seconds - used.cpu_seconds
+            window.gateway_memory_bytes = now.memory_bytes
+        after = await scrape(url)
+        if before is not None and after is not None:
+            window.prefix = after - before
+        for user, task in zip(window.users, tasks, strict=True):
+            if user.close_window(began + seconds):
+                task.cancel()
+        await asyncio.wait(tasks, timeout=ANSWER_SECONDS)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return window
+
+
+async def _watch(
+    window: Window, tasks: Sequence[asyncio.Task[None]], began: float, progress: Progress | None
+) -> None:
+    """Look at every user now and then until the window ends or all have left."""
+    bar = progress.add_task("", total=window.seconds) if progress is not None else None
+    for look in itertools.count(1):
+        ahead = min(began + window.seconds, began + look * LOOK_SECONDS) - time.perf_counter()
+        if ahead > 0:
+            await asyncio.sleep(ahead)
+        passed = time.perf_counter() - began
+        if passed >= window.seconds or all(task.done() for task in tasks):
+            window.seconds = min(window.seconds, passed)
+            return
+        window.playing.append(sum(user.playing for user in window.users))
+        window.leads += [lead for user in window.users if (lead := user.lead) is not None]
+        if progress is not None and bar is not None:
+            dry = sum(any(turn.player.gaps for turn in user.turns) for user in window.users)
+            what = f"{window.playing[-1]} of {len(window.users)} listening, {dry} ran dry"
+            progress.update(bar, completed=passed, description=what)
+
+
+def result_of(window: Window) -> dict[str, Any]:
+    """The numbers of one window, as they go into the JSON report."""
+    users = window.users
+    turns = [turn for user in users for turn in user.turns]
+    audio = sum(user.samples for user in users) / SAMPLE_RATE
+    gaps = [gap for turn in turns for gap in turn.player.gaps]
+    errors = Counter(code for user in users for code in user.errors)
+    cpu, own = window.gateway_cpu_seconds, window.own_cpu_seconds
+    memory = window.gateway_memory_bytes
+    return {
+        "streams": len(users),
+        "first_packet_ms": _latencies([turn.first_packet for turn in turns]),
+        "first_audible_ms": _latencies([turn.first_audible for turn in turns]),
+        "first_sound_ms": _latencies([turn.first_sound for turn in turns]),
+        "gapless_share": rounded(sum(user.gapless for user in users) / len(users)),
+        "gaps": {
+            "streams": sum(any(turn.player.gaps for turn in user.turns) for user in users),
+            "count": len(gaps),
+            "ms": summary(gaps, scale=1000),
+        },
+        "turns": len(turns),
+        "unanswered": sum(not turn.answered for turn in turns),
+        "errors": dict(errors),
+        "lead_s": summary(window.leads),
+        "playing_at_once": summary(window.playing),
+        "seconds": rounded(window.seconds),
+        "audio_seconds": rounded(audio),
+        "audio_seconds_per_second": rounded(audio / window.seconds),
+        "cpu_seconds_per_audio_second": rounded(cpu / audio) if cpu and audio else None,
+        "gateway_cpu_cores": rounded(cpu / window.seconds) if cpu else None,
+        "gateway_memory_mib": rounded(memory / 2**20) if memory else None,
+        "load_generator_cpu_cores": rounded(own / window.seconds),
+        "prefix_cache": window.prefix.as_dict() if window.prefix is not None else None,
+    }
+
+
+def _latencies(values: Sequence[float | None]) -> dict[str, float | int | None]:
+    return summary([value for value in values if value is not None], scale=1000)
+
+
+@asynccontextmanager
+async def warm_gateway(
+    options: argparse.Namespace, console: Console
+) -> AsyncIterator[tuple[str, int | None]]:
+    """URL of the gateway to measure, and its process when it is one of our own.
+
+    Raises `GatewayError` when there is none, or it does not speak.
+    """
+    async with AsyncExitStack() as stack:
+        url: str = options.url
+        pid: int | None = None
+        if options.url is None:
+            gateway = GatewayProcess(options.serve)
+            with console.status("starting a gateway"):
+                await stack.enter_async_context(gateway)
+            url, pid = gateway.url, gateway.pid
+        await warm_up(url, options)
+        yield url, pid
+
+
+async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """One window as `options` say. Raises `GatewayError`."""
+    about = machine.about("load")
+    async with warm_gateway(options, console) as (url, pid):
+        progress = Progress(
+            TextColumn("{task.description}"),
+            *Progress.get_default_columns()[1:2],
+            TimeElapsedColumn(),
+            console=console,
+            refresh_per_second=1,
+            disable=options.quiet,
+        )
+        with progress:
+            window = await run_window(
+                habits_of(options, url),
+                seconds=options.seconds,
+                ramp=ramp_of(options),
+                seed=options.seed,
+                tongue=options.language,
+                url=url,
+                pid=pid,
+                progress=progress,
+            )
+    return {**result_of(window), **about, "settings": settings_of(options)}
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """How a run was made, for its report."""
+    names = ("pace", "tokens_per_second", "think", "sentences", "voice", "language", "serve")
+    return {
+        "own_gateway": options.url is None,
+        "jitter_ms": JITTER_SECONDS * 1000,
+        **{name: getattr(options, name) for name in names},
+        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("VOXGATE_")},
+    }
+
+
+def ramp_of(options: argparse.Namespace) -> float:
+    """Seconds within which all users arrive."""
+    if options.ramp is not None:
+        return float(options.ramp)
+    return min(10.0, float(options.seconds) / 4)
+
+
+def habits_of(options: argparse.Namespace, url: str) -> list[Habits]:
+    """One per user: with `--pace mixed` every other one gets the text token by token."""
+    whole = Habits(
+        url, options.voice, think_seconds=options.think, turn_sentences=options.sentences
+    )
+    written = replace(whole, tokens_per_second=options.tokens_per_second)
+    kinds = {"whole": [whole], "tokens": [written], "mixed": [written, whole]}[options.pace]
+    return list(itertools.islice(itertools.cycle(kinds), options.streams))
+
+
+async def warm_up(url: str, options: argparse.Namespace) -> None:
+    """One short turn, so that nothing is measured for the first time. Raises `GatewayError`."""
+    habits = Habits(url, options.voice, think_seconds=0, turn_sentences=1, turns=2)
+    texts = sentences("both", random.Random(options.seed + 1))
+    user = User(habits, texts, random.Random(0), time.perf_counter() + 30)
+    await user.live(0)
+    if user.errors:
+        raise GatewayError(f"the gateway at {url} does not speak: {', '.join(user.errors)}")
+
+
+def table(result: dict[str, Any]) -> Table:
+    """What a person wants to see of a result."""
+    shown = Table(title=f"{result['streams']} streams, {result['seconds']:g} s", show_header=False)
+    shown.add_column(style="bold")
+    shown.add_column(justify="right")
+    for name, label in (
+        ("first_packet_ms", "first packet p50 / p95 / p99"),
+        ("first_audible_ms", "first audible packet p50 / p95 / p99"),
+    ):
+        values = result[name]
+        text = " / ".join(_short(values[part]) for part in ("p50", "p95", "p99"))
+        shown.add_row(label, f"{text} ms")
+    shown.add_row("gapless streams", f"{result['gapless_share']:.1%}")
+    shown.add_row("turns, unanswered", f"{result['turns']}, {result['unanswered']}")
+    shown.add_row("playing at once (mean)", _short(result["playing_at_once"]["mean"]))
+    lead = result["lead_s"]
+    shown.add_row("lead p50", f"{_short(lead['p50'])} s")
+    shown.add_row("speech a second", f"{result['audio_seconds_per_second']:g} s")
+    if result["cpu_seconds_per_audio_second"] is not None:
+        shown.add_row("CPU a second of speech", f"{result['cpu_seconds_per_audio_second']:g} s")
+        shown.add_row("gateway: cores", f"{result['gateway_cpu_cores']:g}")
+        shown.add_row("gateway: memory", f"{result['gateway_memory_mib']:g} MiB")
+    shown.add_row("this load generator: cores", f"{result['load_generator_cpu_cores']:g}")
+    if result["prefix_cache"] is not None and result["prefix_cache"]["hit_rate"] is not None:
+        shown.add_row("prefix-cache hits", f"{result['prefix_cache']['hit_rate']:.1%}")
+    for code, count in result["errors"].items():
+        shown.add_row(f"error {code}", str(count))
+    return shown
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def add_arguments(arguments: argparse.ArgumentParser) -> None:
+    """The options of `voxgate bench`."""
+    add = arguments.add_argument
+    add("--streams", type=_positive(int), default=12, help="users at once")
+    add("--seconds", type=_positive(float), default=60.0, help="length of the window")
+    add("--url", help="a running gateway; otherwise one is started")
+    add("--json", type=Path, help="write the result here")
+    add("--pace", choices=["whole", "tokens", "mixed"], default="mixed", help="how text is sent")
+    add("--tokens-per-second", type=_positive(float), default=30.0, help="of the language model")
+    add("--think", type=float, default=1.0, help="mean seconds between two turns of a user")
+    add("--sentences", type=_positive(int), default=3, help="of a turn, at most")
+    add("--ramp", type=float, help="seconds within which all arrive (a quarter, at most 10)")
+    add("--voice", default="default")
+    add("--language", choices=["en", "zh", "both"], default="both")
+    add("--seed", type=int, default=0, help="of arrivals and texts")
+    add("--serve", nargs="*", default=[], help="further arguments of `voxgate serve`")
+    add("--quiet", action="store_true", help="no progress bar")
+
+
+def _positive(kind: type[int] | type[float]) -> Any:
+    def parse(text: str) -> float:
+        value = kind(text)
+        if value <= 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        return value
+
+    return parse
+
+
+def main(options: argparse.Namespace | None = None) -> int:
+    """Run as `options` say, which may lack what has a default; None reads the command line."""
+    parser = argparse.ArgumentParser(
+        prog="voxgate bench", description=(__doc__ or "").splitlines()[0]
+    )
+    add_arguments(parser)
+    options = parser.parse_args() if options is None else parser.parse_args([], options)
+    console = Console(stderr=True)
+    try:
+        result = uvloop.run(run(options, console))
+    except GatewayError as error:
+        console.print(f"[red]{error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    console.print(table(result))
+    write_json(result, options.json)
+    return 0
+
+
+def write_json(result: dict[str, Any], path: Path | None) -> None:
+    """Write a result; nothing without a path."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

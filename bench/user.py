@@ -1,0 +1,129 @@
+"""One simulated user: a session that speaks turn after turn, listens in real time, and thinks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from bench.arrivals import token_times
+from bench.audible import OnsetFinder
+from bench.texts import tokens
+from bench.turns import Turn
+from gateway.client import Audio, GatewayError, VoiceClient
+from gateway.protocol import Caption, Error, TurnDone
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a user behaves.
+
+    `tokens_per_second` None sends whole turns at once; else the text comes as a language model
+    writes it. `think_seconds` is the mean of the exponential pause between turns. A turn has one to
+    `turn_sentences` sentences. `turns`: leave after so many; None stays until the window ends.
+    """
+
+    url: str
+    voice: str = "default"
+    tokens_per_second: float | None = None
+    think_seconds: float = 1.0
+    turn_sentences: int = 3
+    turns: int | None = None
+
+
+@dataclass(slots=True)
+class User:
+    """A user and what became of each of their turns."""
+
+    habits: Habits
+    texts: Iterator[str]
+    rng: random.Random
+    ends_at: float
+    """`time.perf_counter` at which the window ends."""
+    turns: list[Turn] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Codes of the errors met."""
+    samples: int = 0
+    """Received within the window."""
+
+    async def live(self, starts_in: float) -> None:
+        """Arrive, talk until the window ends, leave. Trouble ends up in `errors`."""
+        await asyncio.sleep(starts_in)
+        try:
+            async with VoiceClient(self.habits.url, voice=self.habits.voice) as client:
+                while time.perf_counter() < self.ends_at:
+                    turn = Turn(OnsetFinder())
+                    self.turns.append(turn)
+                    await self._hear(client, turn)
+                    if len(self.turns) == self.habits.turns:
+                        return
+                    playing = turn.player.runs_dry_at - time.perf_counter()
+                    thinking = self.rng.expovariate(1.0) * self.habits.think_seconds
+                    await asyncio.sleep(max(0.0, playing) + thinking)
+        except GatewayError as failure:
+            self.errors.append(failure.code)
+
+    async def _hear(self, client: VoiceClient, turn: Turn) -> None:
+        async with aclosing(client.speak(self._write(turn))) as events:
+            async for event in events:
+                if isinstance(event, Audio):
+                    turn.audio(event.at, event.samples, event.payload)
+                    if event.at <= self.ends_at:
+                        self.samples += event.samples
+                    elif turn.heard:
+                        return
+                elif isinstance(event, Caption):
+                    turn.caption(event.end)
+                elif isinstance(event, TurnDone):
+                    turn.done = True
+                elif isinstance(event, Error):
+                    self.errors.append(event.code)
+
+    async def _write(self, turn: Turn) -> AsyncIterator[str]:
+        text = next(self.texts)
+        for _ in range(self.rng.randint(1, self.habits.turn_sentences) - 1):
+            more = next(self.texts)
+            text += (" " if text.isascii() or more.isascii() else "") + more
+        rate = self.habits.tokens_per_second
+        parts = [text] if rate is None else tokens(text)
+        began = time.perf_counter()
+        for part, at in zip(parts, token_times(parts, rate or 1.0, self.rng), strict=True):
+            if (early := began + at - time.perf_counter()) > 0:
+                await asyncio.sleep(early)
+            turn.send(time.perf_counter(), part)
+            yield part
+
+    def close_window(self, now: float) -> bool:
+        """The window ends; whether this user may be sent away, no answer being awaited."""
+        if not self.turns:
+            return True
+        for turn in self.turns:
+            turn.close(now)
+        return self.turns[-1].heard or self.turns[-1].done
+
+    @property
+    def lead(self) -> float | None:
+        """Seconds of audio in hand while a turn is being received; None otherwise."""
+        if not self.turns or self.turns[-1].done or not self.turns[-1].answered:
+            return None
+        return self.turns[-1].player.lead(time.perf_counter())
+
+    @property
+    def playing(self) -> bool:
+        """Whether this user hears something now, or would if the stream had not run dry."""
+        if not self.turns or not self.turns[-1].answered:
+            return False
+        turn = self.turns[-1]
+        return not turn.done or turn.player.runs_dry_at > time.perf_counter()
+
+    @property
+    def gapless(self) -> bool:
+        """Whether every turn was answered, and none ran dry or lost anything."""
+        return (
+            bool(self.turns)
+            and not self.errors
+            and all(turn.answered and not turn.player.gaps for turn in self.turns)
+        )
