@@ -1,0 +1,210 @@
+"""What stands between two words: marks, quotes, brackets, white space.
+
+A gap runs from the first mark that matters to the next letter or digit. Its structure depends on
+nothing but its own text and on whether white space comes before it, so it is parsed once and
+remembered; what depends on the neighbouring words is decided in `gateway.cutting.levels`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import regex
+
+from gateway.cutting import characters as ch
+
+
+class Level(IntEnum):
+    """How strongly a gap invites a cut."""
+
+    NONE = 0
+    ENUMERATION = 1
+    COMMA = 2
+    STRONG = 3
+    SENTENCE = 4
+    PARAGRAPH = 5
+
+
+class Role(IntEnum):
+    """What a bracket or quote does; `TOGGLE` closes if it can and opens otherwise."""
+
+    OPEN = 0
+    CLOSE = 1
+    TOGGLE = 2
+
+
+class Sign(NamedTuple):
+    """A bracket or quote at `offset` in its gap."""
+
+    offset: int
+    char: str
+    role: Role
+
+
+class Gap(NamedTuple):
+    """The structure of a gap. Offsets count from its start.
+
+    `cut`: everything before it belongs to the text on the left. `toggle_cut`: the same if the
+    first undecided quote turns out to open. `mark`: the first mark or line end, -1 if there is
+    none. `spaced`: white space before the cut. `free`: a mark that needs no white space.
+    `closed`: a quote or bracket closes between the mark and the cut. `dot`: a single full stop is
+    all that ends a sentence here. `line`: a single line end. `bullet`: a line opener after it.
+    """
+
+    level: Level
+    cut: int
+    toggle_cut: int
+    mark: int
+    spaced: bool
+    free: bool
+    closed: bool
+    ellipsis: bool
+    dot: bool
+    line: bool
+    bullet: bool
+    signs: tuple[Sign, ...]
+
+
+PATTERN: Final = re.compile(f"[{re.escape(ch.TRIGGERS)}][\\W_]*")
+TRIGGER: Final = re.compile(f"[{re.escape(ch.TRIGGERS)}]")
+
+_LEVELS: Final = {
+    **dict.fromkeys(ch.NARROW_END + ch.WIDE_END, Level.SENTENCE),
+    **dict.fromkeys(";:" + ch.WIDE_STRONG + ch.DASHES + ch.ELLIPSES, Level.STRONG),
+    **dict.fromkeys("," + ch.WIDE_COMMA, Level.COMMA),
+    **dict.fromkeys(ch.WIDE_ENUMERATION, Level.ENUMERATION),
+}
+_NARROW: Final = frozenset(ch.NARROW_END + ch.NARROW_CLAUSE)
+_ENDS: Final = frozenset(ch.NARROW_END + ch.WIDE_END)
+_TRAILING: Final = regex.compile(r"[\p{M}\p{Cf}\p{EMod}\p{Extended_Pictographic}\p{RI}]")
+_ADJACENT: Final = frozenset("*_~%‰°™®©")
+_ELLIPSIS: Final = re.compile(r"[…‥⋯]|\.{2,}|\.(?: \.){2,}|。{2,}|．{2,}|・{2,}")
+_BULLETS: Final = frozenset("-*+•·◦▪‣#>|")
+_LINE_ENDS: Final = re.compile("\r\n|[\n\r\u2028\x0b\x0c\x85]|(\u2029)")
+_LONGEST_REMEMBERED: Final = 12
+
+
+def parse(gap: str, after_space: bool) -> Gap | None:
+    """Structure of `gap`, or None when nothing in it matters.
+
+    `after_space`: white space, or the start of the piece, comes before the gap.
+    """
+    if len(gap) <= _LONGEST_REMEMBERED:
+        return _remembered(gap, after_space)
+    return _parse(gap, after_space)
+
+
+def _parse(gap: str, after_space: bool) -> Gap | None:
+    level = Level.NONE
+    cut = toggle_cut = mark = -1
+    spaced = free = closed = False
+    signs: list[Sign] = []
+    left = True
+    fresh = after_space  # white space or an opening sign comes before the character
+    for i, char in enumerate(gap):
+        role = _role(gap, i, fresh)
+        if role is not None:
+            signs.append(Sign(i, char, role))
+            if left and mark >= 0:
+                left = role is not Role.OPEN
+                closed = closed or left
+                if role is Role.TOGGLE and toggle_cut < 0:
+                    toggle_cut = i
+        elif char.isspace():
+            if mark < 0 and char in ch.NEWLINES:
+                mark = i
+            spaced = spaced or (left and mark >= 0)
+        elif left:
+            found = _level(gap, i, fresh)
+            if found:
+                level = max(level, found)
+                free = free or char not in _NARROW
+                mark = i if mark < 0 else mark
+            elif mark >= 0:
+                left = bool(_TRAILING.match(char)) or (not fresh and char in _ADJACENT)
+        if left and mark >= 0:
+            cut = i + 1
+        fresh = char.isspace() or role is Role.OPEN
+    if mark < 0 and not signs:
+        return None
+    body = gap[: max(cut, 0)]
+    ends = [c for c in _ELLIPSIS.sub("", body) if c in _ENDS]
+    ellipsis = _ELLIPSIS.search(body) is not None
+    if level is Level.SENTENCE and not ends:
+        level = Level.STRONG
+    lines = sum(1 + bool(m.group(1)) for m in _LINE_ENDS.finditer(body))
+    if lines > 1:
+        level = Level.PARAGRAPH
+    elif lines:
+        level = max(level, Level.SENTENCE if "\u2028" in body else Level.STRONG)
+    return Gap(
+        level,
+        cut,
+        toggle_cut if toggle_cut >= 0 else cut,
+        mark,
+        spaced,
+        free,
+        closed,
+        ellipsis,
+        ends == ["."] and level is Level.SENTENCE,
+        lines == 1,
+        lines > 0 and gap[cut : cut + 1] in _BULLETS,
+        tuple(signs),
+    )
+
+
+_remembered = lru_cache(maxsize=4096)(_parse)
+
+
+def _after_line_end(gap: str, i: int) -> bool:
+    return gap[:i].rstrip(" \t")[-1:] in ch.NEWLINES and i > 0
+
+
+def _level(gap: str, i: int, fresh: bool) -> Level:
+    char = gap[i]
+    following = gap[i + 1 : i + 2]
+    if char in ch.SPACED_DASHES:
+        run = len(gap) - i - len(gap[i:].lstrip(char))
+        alone = fresh and gap[i + run : i + run + 1].isspace()
+        if _after_line_end(gap, i) or not (alone or (char == "-" and run > 1)):
+            return Level.NONE
+        return Level.STRONG
+    if char == "|":
+        return Level.COMMA if fresh and not _after_line_end(gap, i) else Level.NONE
+    if char == "・":
+        return Level.STRONG if following == "・" else Level.NONE
+    if char == "." and following and following in ch.NARROW_CLAUSE:
+        return Level.NONE
+    return _LEVELS.get(char, Level.NONE)
+
+
+def _role(gap: str, i: int, fresh: bool) -> Role | None:
+    char = gap[i]
+    last = i + 1 == len(gap)
+    before_space = not last and gap[i + 1].isspace()
+    if char in "\"'`":
+        if char == "`" and "``" in gap[max(0, i - 1) : i + 2]:
+            return None  # a fence, not a quote
+        if fresh:
+            return None if before_space else Role.OPEN
+        if char == "'" and i == 0 and last:
+            return None  # an apostrophe
+        return Role.CLOSE if before_space else Role.TOGGLE
+    if char == "$":
+        return None if before_space and fresh else Role.TOGGLE
+    if char in "“‘":
+        return Role.OPEN if fresh else Role.TOGGLE
+    if char in "«»‹›":
+        return Role.TOGGLE
+    if char == "’" and i == 0 and last:
+        return None
+    if char == "<":
+        return None if before_space else Role.OPEN
+    if char == ">":
+        return None if fresh else Role.CLOSE
+    if char in ch.BRACKETS or char in ch.QUOTES:
+        return Role.OPEN
+    return Role.CLOSE if char in ch.CLOSING else None

@@ -1,0 +1,96 @@
+"""How strongly one gap of a text invites a cut, given the words around it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gateway.cutting import characters as ch
+from gateway.cutting.gaps import Gap, Level
+from gateway.cutting.words import dot_ends, is_list_label
+
+_STANDS_ALONE: Final = frozenset("。！？｡؟۔।॥")
+_LINE_LABEL: Final = re.compile(
+    r"(?:\d{1,3}|[A-Za-z])[.)）、．]|[一二三四五六七八九十]{1,3}[、）)．.]"
+)
+_LABEL_REACH: Final = 5
+_ENTITY: Final = re.compile(r"&#?\w{1,8}$")
+_LINKED: Final = re.compile(r"[/=&@#%]")
+_RUN_REACH: Final = 40
+
+
+def level_at(
+    text: str, low: int, start: int, end: int, gap: Gap, *, opens_line: bool, final: bool
+) -> Level | None:
+    """Level of the gap `text[start:end]`, or None when what follows does not show it yet.
+
+    `low` is the first index that may be looked at: the start of the piece; `opens_line` tells
+    whether it begins a line. `end < len(text)` unless `final`.
+    """
+    level = gap.level
+    if level is Level.NONE:
+        return level
+    before = text[start - 1] if start > low else ""
+    after = text[end] if end < len(text) else ""
+    mark = text[start + gap.mark]
+    if not gap.spaced and after:
+        if end - start == 1 and before.isdigit() and after.isdigit() and mark not in _STANDS_ALONE:
+            return Level.NONE
+        if not gap.free and not _narrow_mark_cuts(
+            text, low, start, gap, before=before, after=after
+        ):
+            return Level.NONE
+    if gap.dot:
+        ends = dot_ends(text, low, start + gap.mark, end, opens_line=opens_line, final=final)
+        if not ends:
+            return None if ends is None else Level.STRONG if gap.line else Level.NONE
+    if level is Level.SENTENCE and gap.closed:
+        if after.islower():
+            return Level.STRONG
+        if "\u3040" <= after <= "\u309f":
+            return Level.COMMA
+    if gap.ellipsis and level is Level.STRONG and gap.spaced and after.isupper():
+        return Level.SENTENCE
+    if gap.line and level < Level.SENTENCE:
+        return _line_level(text, low, start, end, gap, opens_line=opens_line, final=final)
+    if mark in "、：:" and is_list_label(text, low, start + gap.mark, opens_line=opens_line):
+        return Level.NONE
+    if mark == ";" and _ENTITY.search(text[max(low, start - 10) : start]):
+        return Level.NONE
+    return level
+
+
+def _narrow_mark_cuts(
+    text: str, low: int, start: int, gap: Gap, *, before: str, after: str
+) -> bool:
+    """Whether a Latin mark without white space after it may cut."""
+    mark = text[start + gap.mark]
+    if ch.CJK.match(after) or (mark != "." and before and ch.CJK.match(before)):
+        return True
+    if gap.ellipsis:
+        return before.isalpha() and after.isalpha()
+    if mark in "!?" and after.isupper() and before.islower():
+        return not links(text, low, start)
+    return False
+
+
+def links(text: str, low: int, end: int) -> bool:
+    """Whether the run without white space that ends at `end` looks like a URL or an address."""
+    run = text[max(low, end - _RUN_REACH) : end].rsplit(None, 1)
+    return bool(run) and _LINKED.search(run[-1]) is not None
+
+
+def _line_level(
+    text: str, low: int, start: int, end: int, gap: Gap, *, opens_line: bool, final: bool
+) -> Level | None:
+    if gap.bullet:
+        return Level.SENTENCE
+    line = max(text.rfind(c, low, start) for c in "\n\r") + 1
+    if (line > low or opens_line) and text[max(line, low) : start].lstrip(" ")[:1] == "#":
+        return Level.SENTENCE
+    label = _LINE_LABEL.match(text, end, end + _LABEL_REACH)
+    if label:
+        return Level.SENTENCE
+    if end + _LABEL_REACH > len(text) and not final:
+        return None
+    return Level.STRONG
