@@ -124,8 +124,6 @@ class MiniCheckpoint:
     def codec(self) -> Codec:
         from safetensors.torch import load_file
 
-        from safetensors.torch import load_file
-
         from engine.codec.model import Codec
 
         return Codec.from_mini(self._config, load_file(self._folder / "codec.safetensors"))
