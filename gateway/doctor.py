@@ -215,8 +215,8 @@ def _port_use(host: str, port: int) -> PortUse:
 def _answers_as_voxgate(host: str, port: int) -> bool:
     try:
         answer = httpx.get(f"http://{host}:{port}/health", timeout=2.0, trust_env=False)
-        return "voxgate" in answer.text
-    except httpx.HTTPError:
+        return {"engine", "sessions"} <= set(answer.json())
+    except (httpx.HTTPError, ValueError, TypeError):
         return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from engine.api import SAMPLE_RATE
 
@@ -47,3 +47,18 @@ PLAYERS = (
 def find_player() -> Player | None:
     """The first player that is installed, in the order of `PLAYERS`."""
     return next((player for player in PLAYERS if shutil.which(player.command[0])), None)
+
+
+class PcmWriter:
+    """Bare samples, for players that want no header."""
+
+    format = "pcm_s16le"
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, payload: bytes, samples: int) -> None:
+        self._file.write(payload)
+
+    def close(self, samples: int | None = None) -> None:
+        self._file.flush()

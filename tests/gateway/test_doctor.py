@@ -122,16 +122,28 @@ def test_a_port_held_by_another_program() -> None:
 
 
 class Health(BaseHTTPRequestHandler):
+    body: bytes
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"service": "voxgate"}')
+        self.wfile.write(self.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
-def test_a_port_held_by_voxgate() -> None:
+@pytest.mark.parametrize(
+    ("body", "use"),
+    [
+        (b'{"status": "ok", "engine": "ready", "sessions": 0, "draining": false}', "voxgate"),
+        (b'{"status": "ok"}', "taken"),
+        (b"1", "taken"),
+        (b"<html>", "taken"),
+    ],
+)
+def test_a_port_that_answers(body: bytes, use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Health, "body", body, raising=False)
     with HTTPServer(("127.0.0.1", 0), Health) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        assert probe("127.0.0.1", server.server_port).port_use == "voxgate"
+        assert probe("127.0.0.1", server.server_port).port_use == use

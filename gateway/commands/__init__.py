@@ -1,0 +1,1 @@
+"""The subcommands of `voxgate`, one module each."""

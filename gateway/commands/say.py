@@ -1,0 +1,320 @@
+"""`voxgate say`: text in, a file or the speakers out."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from gateway.client import Audio, GatewayError, Text, VoiceClient
+from gateway.commands.console import DEFAULT_URL, CommandError, command, starting, stderr
+from gateway.commands.local_engine import add_engine_options, engine_factory
+from gateway.containers import OggOpusWriter, RawOpusWriter, WavWriter, Writer
+from gateway.onset import OnsetMeter
+from gateway.playback import PcmWriter, find_player
+from gateway.protocol import Error, TurnDone
+
+FORMATS = {".ogg": "ogg", ".oga": "ogg", ".wav": "wav", ".opus": "opus"}
+_READ_BYTES = 65_536
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "text",
+        nargs="?",
+        help="what to say; - or nothing reads standard input and speaks it as it arrives",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write FILE instead of playing: .ogg (Opus), .wav, .opus (bare packets, each after "
+        "its length as 16 bits little-endian), or - for standard output",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("ogg", "wav", "opus"),
+        help="format of the output when its name does not tell; default: ogg",
+    )
+    parser.add_argument("--voice", default="default", help="see: voxgate voices")
+    parser.add_argument("--language", choices=("auto", "en", "zh"), default="auto")
+    parser.add_argument("--speed", type=float, default=1.0, help="1.25 is a quarter faster")
+    parser.add_argument("--seed", type=int, help="the same seed speaks the same way again")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--url", default=DEFAULT_URL, help=f"the gateway; default: {DEFAULT_URL}")
+    where.add_argument(
+        "--local", action="store_true", help="start an engine in this process instead"
+    )
+    add_engine_options(parser)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What came of the text. Times are seconds from the first of it; None: never."""
+
+    first_packet: float | None
+    first_audible: float | None
+    audio: float
+    took: float
+    failed: int
+
+
+def run(arguments: Namespace) -> int:
+    text = read_text(arguments)
+    try:
+        spoken = asyncio.run(_say(arguments, text))
+    except GatewayError as failure:
+        raise CommandError(explain(failure, arguments.url)) from failure
+    except BrokenPipeError:
+        # Whoever reads our output has had enough; nothing may be flushed into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    stderr().print(summary(spoken))
+    return 1 if spoken.failed else 0
+
+
+def read_text(arguments: Namespace) -> Text:
+    if arguments.text not in (None, "-"):
+        return str(arguments.text)
+    if arguments.text is None and sys.stdin.isatty():
+        raise CommandError(f'Say what?  {command()} say "Hello, world."', code=2)
+    return standard_input()
+
+
+async def standard_input() -> AsyncGenerator[str, None]:
+    """Text as it arrives. A thread that nobody waits for reads it: a read cannot be cancelled."""
+    loop = asyncio.get_running_loop()
+    parts: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def read() -> None:
+        while True:
+            data = os.read(sys.stdin.fileno(), _READ_BYTES)
+            try:
+                loop.call_soon_threadsafe(parts.put_nowait, data)
+            except RuntimeError:
+                return
+            if not data:
+                return
+
+    threading.Thread(target=read, daemon=True).start()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        while data := await parts.get():
+            if text := decoder.decode(data):
+                yield text
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as broken:
+        raise CommandError(f"Standard input is not UTF-8 text: {broken}.") from broken
+
+
+async def _say(arguments: Namespace, text: Text) -> Spoken:
+    async with contextlib.AsyncExitStack() as stack:
+        url = arguments.url
+        if arguments.local:
+            url = await stack.enter_async_context(local_gateway(arguments))
+        output = stack.enter_context(open_output(arguments))
+        client = await stack.enter_async_context(
+            VoiceClient(
+                url,
+                voice=arguments.voice,
+                language=arguments.language,
+                speed=arguments.speed,
+                seed=arguments.seed,
+                format="pcm_s16le" if output.kind in ("wav", "raw") else "opus",
+                captions=False,
+                live=output.live,
+            )
+        )
+        writer = output.writer(int(client.started.audio["pre_skip"]))
+        return await speak(client, text, writer)
+
+
+async def speak(client: VoiceClient, text: Text, writer: Writer) -> Spoken:
+    """One turn into `writer`; errors of single pieces go to standard error."""
+    began: float | None = None
+
+    async def timed() -> AsyncIterator[str]:
+        nonlocal began
+        if isinstance(text, str):
+            began = time.perf_counter()
+            yield text
+            return
+        async for part in text:
+            began = began or time.perf_counter()
+            yield part
+
+    meter = OnsetMeter(writer.format)
+    samples: int | None = None
+    failed = 0
+    try:
+        async for event in client.speak(timed()):
+            if isinstance(event, Audio):
+                meter.hear(event.payload, event.samples, event.at)
+                # A player takes audio no faster than it plays.
+                await asyncio.to_thread(writer.write, event.payload, event.samples)
+            elif isinstance(event, TurnDone):
+                samples, failed = event.samples, event.failed
+            elif isinstance(event, Error):
+                stderr().print(f"{event.code}: {event.message} {event.hint}", style="yellow")
+    finally:
+        writer.close(samples)
+    now, start = time.perf_counter(), began or 0.0
+    return Spoken(
+        first_packet=meter.first_packet and meter.first_packet - start,
+        first_audible=meter.first_audible and meter.first_audible - start,
+        audio=(samples or 0) / 24_000,
+        took=now - start,
+        failed=failed,
+    )
+
+
+def summary(spoken: Spoken) -> str:
+    if spoken.first_packet is None:
+        return "Nothing was spoken: there is nothing to say in this text."
+    parts = [f"first packet {spoken.first_packet * 1000:.0f} ms"]
+    if spoken.first_audible is not None:
+        parts.append(f"first audible {spoken.first_audible * 1000:.0f} ms")
+    parts.append(f"{spoken.audio:.1f} s of speech in {spoken.took:.1f} s")
+    return ", ".join(parts)
+
+
+# -- where it goes --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An open file or player. `kind`: ogg, opus, wav or raw; `live`: someone listens meanwhile."""
+
+    file: BinaryIO
+    kind: str
+    live: bool
+
+    def writer(self, pre_skip: int) -> Writer:
+        match self.kind:
+            case "ogg":
+                return OggOpusWriter(self.file, pre_skip)
+            case "opus":
+                return RawOpusWriter(self.file)
+            case "wav":
+                return WavWriter(self.file)
+            case _:
+                return PcmWriter(self.file)
+
+
+def open_output(arguments: Namespace) -> contextlib.AbstractContextManager[Output]:
+    """Raises `CommandError` when it cannot be written, or when nothing here can play it."""
+    target = arguments.output
+    if target is None:
+        return speakers()
+    if target == "-":
+        if sys.stdout.isatty():
+            raise CommandError("Standard output is a terminal: redirect it, or use -o FILE.", 2)
+        return contextlib.nullcontext(Output(sys.stdout.buffer, arguments.format or "ogg", False))
+    path = Path(target)
+    kind = arguments.format or FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise CommandError(
+            f"{target}: no format has this ending. Use .ogg, .wav or .opus, or --format.", 2
+        )
+    return file_output(path, kind)
+
+
+@contextlib.contextmanager
+def file_output(path: Path, kind: str) -> Iterator[Output]:
+    try:
+        file = path.open("wb")
+    except OSError as failure:
+        raise CommandError(f"{path} cannot be written: {failure.strerror}.") from failure
+    with file:
+        yield Output(file, kind, live=False)
+
+
+@contextlib.contextmanager
+def speakers() -> Iterator[Output]:
+    player = find_player()
+    if player is None:
+        raise CommandError(
+            "No audio player is installed here (aplay, paplay, pw-play, ffplay, play). Write a "
+            "file with -o out.ogg, or: sudo apt-get install alsa-utils"
+        )
+    with subprocess.Popen(
+        player.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            yield Output(cast(BinaryIO, process.stdin), player.feed, live=True)
+            process.stdin.close()
+            trouble = process.stderr.read()
+        except BrokenPipeError:
+            trouble = process.stderr.read()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise CommandError(
+            f"{player.name} could not play: {trouble.decode(errors='replace').strip()}. "
+            "Write a file with -o out.ogg instead."
+        )
+
+
+# -- an engine of one's own -----------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
+    """A gateway in this process on a free port; its URL once it spoke."""
+    factory = engine_factory(arguments)
+    from gateway.app import create_app, listen, make_server
+    from gateway.settings import Settings
+
+    settings = Settings(port=0)
+    app = create_app(settings, factory)
+    ready: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    with listen(settings) as listener, starting(stderr()) as report:
+        app.state.gateway.progress = report
+        app.state.gateway.on_started = ready.set_result
+        server = make_server(app, settings)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            serving.add_done_callback(lambda _: ready.cancel())
+            try:
+                failure = await ready
+            except asyncio.CancelledError:
+                raise CommandError("Stopped before the engine was ready.") from None
+            if failure is not None:
+                raise failure
+            yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+# -- what went wrong ------------------------------------------------------------------------------
+
+
+def explain(failure: GatewayError, url: str) -> str:
+    """The failure and what to do about it."""
+    match failure.code:
+        case "unreachable":
+            advice = (
+                f"No gateway answers at {url}. Start one in another terminal: make demo (or "
+                f"{command()} serve), or speak without one: {command()} say --local ..."
+            )
+            return f"{advice}\n({failure.message})"
+        case "starting" | "capacity" | "draining":
+            return f"{failure.message} Try again in {(failure.retry_after_ms or 2000) / 1000:g} s."
+        case "unknown_voice":
+            return f"{failure.message} See them: {command()} voices"
+        case _:
+            return f"{failure.code}: {failure.message}"

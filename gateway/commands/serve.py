@@ -1,0 +1,60 @@
+"""`voxgate serve`: the gateway with its engine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import os
+from argparse import ArgumentParser, Namespace
+
+from gateway.commands.console import command, starting, stderr
+from gateway.commands.local_engine import add_engine_options, engine_factory
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--host", help="address to listen on; default: 127.0.0.1")
+    parser.add_argument("--port", type=int, help="default: 8080")
+    parser.add_argument("--max-sessions", metavar="N", type=int, help="listeners at once")
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
+    )
+    add_engine_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    factory = engine_factory(arguments)
+    from gateway.app import serve
+    from gateway.settings import Settings
+
+    chosen = {
+        name: value
+        for name in ("host", "port", "max_sessions")
+        if (value := getattr(arguments, name)) is not None
+    }
+    settings = Settings.from_env(os.environ, **chosen)
+    configure_logging(arguments.log_level)
+    console = stderr()
+    waiting = starting(console)
+    report = waiting.__enter__()
+
+    def ready(url: str) -> None:
+        waiting.__exit__(None, None, None)
+        console.print(f"[bold green]Voxgate is ready:[/] [bold]{url}[/]")
+        console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"')
+        console.print("Ctrl-C stops it.")
+
+    try:
+        serve(settings, factory, ready, report)
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+    finally:
+        waiting.__exit__(None, None, None)
+    return 0
+
+
+def configure_logging(level: str) -> None:
+    """Logs of this process and, unless the environment says otherwise, of vLLM."""
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if level in ("debug", "info"):
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", level.upper())
