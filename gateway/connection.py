@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from collections.abc import Callable
@@ -23,7 +24,8 @@ from gateway.transport import EXTENSION
 
 _log = logging.getLogger("voxgate.connection")
 _BURST = 8
-"""Messages sent before other connections get their turn: well below a millisecond."""
+_MESSAGES = 32
+"""Messages sent and taken before other connections get their turn: below a millisecond."""
 _LOOK_SECONDS = 0.5
 
 
@@ -82,7 +84,7 @@ class Connection:
         self._settle()
 
     async def _receive(self) -> None:
-        while True:
+        for count in itertools.count(1):
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
@@ -91,6 +93,8 @@ class Connection:
                 raw = message["bytes"]
             self._session.receive(raw, self._clock())
             self._settle()
+            if count % _MESSAGES == 0:
+                await asyncio.sleep(0)
 
     async def _send(self) -> None:
         burst = 0

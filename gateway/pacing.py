@@ -32,13 +32,10 @@ def lead_at_end(lead: float, expected: float, made: float, elapsed: float) -> fl
     """Lead when a piece in the making will be done.
 
     `expected` and `made`: the piece's audio in seconds, as guessed from its text and so far;
-    `elapsed`: since its first audio. Zero elapsed means nothing is known of its pace yet.
+    `elapsed`: since its first audio. With nothing elapsed its pace counts as infinite.
     """
     remaining = max(0.0, expected - made)
-    if elapsed <= 0.0 or made <= 0.0:
-        return lead + remaining
-    pace = made / elapsed
-    return lead + remaining - remaining / pace
+    return lead + remaining - remaining * elapsed / made
 
 
 def expected_seconds(text: str, speed: float) -> float:
@@ -74,6 +71,10 @@ def admit(
     return None
 
 
+JITTER_SECONDS = 0.1
+"""What a player gathers before it starts, and again after it ran dry."""
+
+
 class Playhead:
     """A player imagined at the listener's end: where it is, and whether it ran dry.
 
@@ -86,7 +87,7 @@ class Playhead:
         self._played = 0.0
         self._at = 0.0
         self._paused = False
-        self._dry_since: float | None = None
+        self._dry_since: float | None = 0.0
 
     def played(self, now: float) -> float:
         """Samples heard by `now`."""
@@ -107,13 +108,15 @@ class Playhead:
         """Take in audio just sent; returns since when the player was dry, if it was."""
         self.played(now)
         dry, self._dry_since = self._dry_since, None
+        if dry is not None:
+            self._at = now + JITTER_SECONDS
         self.sent += samples
         return dry
 
     def report(self, played: float, now: float, *, paused: bool) -> None:
         """The real player is at `played` samples."""
         self._paused = paused
-        self._at = max(self._at, now)
+        self._at = now
         self._played = min(max(0.0, played), float(self.sent))
         self._dry_since = now if self._played >= self.sent else None
 

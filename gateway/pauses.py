@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.api import SAMPLE_RATE
-from gateway.cutting.pieces import Pause
+from gateway.cutting import Pause
 
 SHORTEST = SAMPLE_RATE * 70 // 1000
 """Samples: a 60 ms frame and the encoder's look-ahead, so that the last word of a piece is out even

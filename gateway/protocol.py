@@ -66,6 +66,10 @@ ERRORS: dict[str, ErrorKind] = {
         "Too much text waits to be spoken; this message was not taken.",
         "Wait for `caption` or `turn.done` before sending more.",
     ),
+    "turn_too_long": ErrorKind(
+        "The turn has more text than a turn can hold; this message was not taken.",
+        "Send `turn.end` and go on in a new turn.",
+    ),
     "too_many_turns": ErrorKind(
         "Too many turns wait to be spoken; this message was not taken.", "Wait for `turn.done`."
     ),

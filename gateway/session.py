@@ -9,7 +9,6 @@ encoded; a cancel then throws away raw samples and no packet of the old turn can
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +25,10 @@ from engine.api import (
     Voice,
 )
 from gateway import protocol
+from gateway.cutting import Splitter
+from gateway.cutting.resting import CLAUSE_SILENCE_S, WORD_SILENCE_S
 from gateway.opus import Encoder
-from gateway.pacing import Playhead, expected_seconds, lead_at_end, priority
+from gateway.pacing import Playhead
 from gateway.protocol import (
     ERRORS,
     AudioFlag,
@@ -36,9 +37,10 @@ from gateway.protocol import (
     ProtocolError,
     ServerMessage,
 )
+from gateway.scheduler import Scheduler
 from gateway.settings import Settings
 from gateway.timeline import Packet
-from gateway.turn import Piece, Splitter, State, Turn, Voicing
+from gateway.turn import Piece, Turn, Voicing
 
 LANGUAGES = ("auto", "en", "zh")
 _RECENT_TURNS = 8
@@ -46,8 +48,9 @@ _MAX_CONTROL = 256
 """Answers a client may leave unread; one that sends without reading is cut off."""
 _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _FLOW_HIGH, _FLOW_LOW = 0.75, 0.5
-_FIRST_RETRY_SECONDS = 0.1
+_SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
 _RELEASE_LEAD_SECONDS = 0.5
+"""A writer's silence matters once the listener has less than this in hand."""
 
 
 class StartPiece(NamedTuple):
@@ -117,8 +120,7 @@ class Session:
         self._turns: deque[Turn] = deque()
         self._recent: deque[Turn] = deque(maxlen=_RECENT_TURNS)
         self._turn_count = 0
-        self._waiting: list[Piece] = []
-        self._running: dict[int, Piece] = {}
+        self._scheduler = Scheduler(settings)
         self._keys = count()
         self._playhead = Playhead()
         self._commands: list[Command] = []
@@ -164,36 +166,23 @@ class Session:
 
     def audio(self, key: int, chunk: AudioChunk, now: float) -> None:
         """Audio of a piece; the final chunk ends it."""
-        piece = self._running.get(key)
+        piece = self._scheduler.running(key)
         if piece is None:
             return
         piece.turn.audio(piece, chunk.pcm, now)
         if chunk.final:
-            del self._running[key]
-            piece.state = State.DONE
-            piece.context = chunk.context
+            self._scheduler.done(piece, chunk.context)
             self._observer.piece_over("done")
             self._observer.prompt(chunk.prompt_tokens, chunk.cached_tokens)
         self._schedule(now)
 
     def failed(self, key: int, error: SpeechError, now: float) -> None:
         """The engine gave up on a piece. It is tried again if nobody heard any of it."""
-        piece = self._running.pop(key, None)
+        piece = self._scheduler.running(key)
         if piece is None:
             return
-        retry = error.retryable or error.code == "context_expired"
-        too_late = now - piece.cut_at > self._settings.piece_retry_seconds
-        if retry and not too_late and piece.turn.drop(piece):
-            piece.not_before = now + _FIRST_RETRY_SECONDS * 2**piece.attempts
-            piece.attempts += 1
-            piece.use_context = error.code != "context_expired"
-            piece.state = State.WAITING
-            insort(self._waiting, piece, key=_by_key)
-            self._observer.piece_over("retried")
-        else:
-            piece.state = State.FAILED
-            piece.error = error
-            self._observer.piece_over("failed")
+        again = self._scheduler.failed(piece, error, now)
+        self._observer.piece_over("retried" if again else "failed")
         self._schedule(now)
 
     def tick(self, now: float) -> None:
@@ -211,10 +200,7 @@ class Session:
 
     def abandon(self) -> None:
         """The client is gone: cancel everything."""
-        for piece in self._running.values():
-            self._commands.append(CancelPiece(piece.key))
-        self._running.clear()
-        self._waiting.clear()
+        self._commands.extend(map(CancelPiece, self._scheduler.drop()))
         for _ in self._turns:
             self._observer.turn_over("abandoned")
         self._turns.clear()
@@ -235,7 +221,7 @@ class Session:
 
     def accepts(self, key: int) -> bool:
         """Whether more audio of a piece may be fetched from the engine now."""
-        piece = self._running.get(key)
+        piece = self._scheduler.running(key)
         if piece is None:
             return True
         if self._buffered() < self._settings.audio_buffer_seconds * SAMPLE_RATE:
@@ -339,6 +325,7 @@ class Session:
                     "message_bytes": settings.max_message_bytes,
                     "append_chars": settings.max_append_chars,
                     "backlog_chars": settings.max_backlog_chars,
+                    "turn_chars": settings.max_turn_chars,
                     "open_turns": settings.max_open_turns,
                     "pending_flushes": settings.max_pending_flushes,
                     "stall_seconds": settings.stall_limit_seconds,
@@ -397,6 +384,8 @@ class Session:
                 f"{settings.max_append_chars}.",
                 field="text",
             )
+        if self._open_turn_length() + len(text) > settings.max_turn_chars:
+            raise ProtocolError("turn_too_long")
         if self._backlog() + len(text) > settings.max_backlog_chars:
             raise ProtocolError("backlog_full")
         turn = self._open_turn()
@@ -442,11 +431,9 @@ class Session:
             self._playhead.skip(now)
 
     def _cancel(self, turn: Turn, heard: int, *, estimated: bool) -> None:
-        for key in [key for key, piece in self._running.items() if piece.turn is turn]:
-            del self._running[key]
+        for key in self._scheduler.drop(turn):
             self._commands.append(CancelPiece(key))
             self._observer.piece_over("cancelled")
-        self._waiting = [piece for piece in self._waiting if piece.turn is not turn]
         if turn in self._turns:
             self._turns.remove(turn)
             self._observer.turn_over("cancelled")
@@ -484,6 +471,10 @@ class Session:
         """The turn that takes text now: only the last one can be open."""
         return self._turns[-1] if self._turns and not self._turns[-1].ended else None
 
+    def _open_turn_length(self) -> int:
+        turn = self._open_turn()
+        return turn.characters if turn is not None else 0
+
     def _begin_turn(self) -> Turn:
         assert self._start is not None
         self._turn_count += 1
@@ -504,7 +495,7 @@ class Session:
     def _take_in(self, turn: Turn, pieces: list[Piece], now: float) -> None:
         if pieces and pieces[0].index == 0:
             turn.awaited = self._lead(now) <= 0.0
-        self._waiting.extend(pieces)
+        self._scheduler.add(pieces)
 
     def _finish(self, close: Close, now: float) -> None:
         self._ending = close
@@ -558,53 +549,29 @@ class Session:
 
     def _schedule(self, now: float) -> None:
         """Start the pieces whose time has come; set the time of the next look."""
-        wake: list[float] = []
-        if self._start is None and self._closing is None:
-            wake.append(self._start_by)
         lead = self._lead(now)
-        self._release(now, lead, wake)
-        while self._waiting and self._may_start(self._waiting[0], now, lead, wake):
-            piece = self._waiting.pop(0)
-            piece.state = State.RUNNING
-            live = self._start is None or self._start.live
-            self._running[piece.key] = piece
-            request = piece.turn.request(piece, priority(lead, now, live=live))
-            self._commands.append(StartPiece(piece.key, request))
-        self._deadline = min(wake) if wake else None
+        wake = [self._release(now, lead)]
+        if self._start is None:
+            wake.append(self._start_by if self._closing is None else None)
+        else:
+            for piece, urgency in self._scheduler.start(now, lead, live=self._start.live):
+                self._commands.append(StartPiece(piece.key, piece.turn.request(piece, urgency)))
+            wake.append(self._scheduler.wake)
+        self._deadline = min((at for at in wake if at is not None), default=None)
 
-    def _may_start(self, piece: Piece, now: float, lead: float, wake: list[float]) -> bool:
-        settings = self._settings
-        if piece.not_before > now:
-            wake.append(piece.not_before)
-            return False
-        if len(self._running) >= settings.pieces_ahead:
-            return False
-        live = self._start is None or self._start.live
-        if live and lead > settings.hold_lead_seconds:
-            wake.append(now + lead - settings.hold_lead_seconds)
-            return False
-        if self._running:
-            last = max(self._running.values(), key=_by_key)
-            elapsed = now - last.first_audio_at if last.first_audio_at is not None else 0.0
-            expected = expected_seconds(last.spoken, last.turn.voicing.speed)
-            at_end = lead_at_end(lead, expected, last.made / SAMPLE_RATE, elapsed)
-            if at_end >= settings.overlap_lead_seconds:
-                wake.append(now + max(0.02, lead - settings.overlap_lead_seconds))
-                return False
-        return True
+    def _release(self, now: float, lead: float) -> float | None:
+        """Speak unfinished text when its writer pauses and the listener is about to run dry.
 
-    def _release(self, now: float, lead: float, wake: list[float]) -> None:
-        """Speak unfinished text when its writer pauses and the listener is about to run dry."""
+        Returns when that will be, if it may come.
+        """
         turn = self._open_turn()
-        if turn is None or not turn.uncut:
-            return
-        due = max(
-            turn.text_at + self._settings.release_after_seconds, now + lead - _RELEASE_LEAD_SECONDS
-        )
-        if due <= now:
-            self._take_in(turn, turn.release(now), now)
-        elif due > now:
-            wake.append(due)
+        while turn is not None and turn.uncut and turn.release_stage < len(_SILENCES):
+            silence = _SILENCES[turn.release_stage]
+            due = max(turn.text_at + silence, now + lead - _RELEASE_LEAD_SECONDS)
+            if due > now:
+                return due
+            self._take_in(turn, turn.release(silence, now), now)
+        return None
 
 
 def _position(message: protocol.TurnCancel | protocol.Playback) -> int | None:
@@ -613,7 +580,3 @@ def _position(message: protocol.TurnCancel | protocol.Playback) -> int | None:
     if message.played_ms is not None:
         return int(message.played_ms * SAMPLE_RATE / 1000)
     return None
-
-
-def _by_key(piece: Piece) -> int:
-    return piece.key

@@ -43,6 +43,8 @@ class Settings:
     max_append_chars: int = 8_000
     max_backlog_chars: int = 20_000
     """Text accepted but not yet spoken, of all open turns of a session."""
+    max_turn_chars: int = 200_000
+    """A turn is kept whole until it was heard, so that a cancel can tell what was not."""
     max_open_turns: int = 16
     max_pending_flushes: int = 64
     audio_buffer_seconds: float = 30.0
@@ -55,8 +57,6 @@ class Settings:
     overlap_lead_seconds: float = 0.35
     """The next piece joins the one in the making when the listener would have less than this in
     hand at its end. Otherwise it waits for that end and continues its prosody."""
-    release_after_seconds: float = 0.6
-    """A writer silent for this long, with a listener about to run dry, is not waited for."""
     piece_retry_seconds: float = 5.0
     """A piece that failed before any of its audio was used is tried again for this long."""
 
@@ -90,7 +90,7 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and value < 0:
+            if isinstance(value, int | float) and not value >= 0:
                 raise SettingError(f"{field.name} is {value}; it cannot be negative.")
         if not 0 <= self.opus_complexity <= 10:
             raise SettingError(f"opus_complexity is {self.opus_complexity}; Opus has 0 to 10.")

@@ -9,12 +9,11 @@ import enum
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
-from gateway.cutting.pieces import Pause
-from gateway.cutting.pieces import Piece as TextPiece
+from gateway.cutting import Pause, Splitter
+from gateway.cutting import Piece as TextPiece
 from gateway.opus import Encoder
 from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST
@@ -32,16 +31,6 @@ from gateway.timeline import Packet, Timeline
 STEP_SAMPLES = SAMPLE_RATE // 5
 """Most audio encoded at once: some ten packets, about a millisecond."""
 _SEED_STEP = 1_000_003
-
-
-class Splitter(Protocol):
-    """See `gateway.cutting`."""
-
-    lead: float | None
-
-    def feed(self, text: str) -> Sequence[TextPiece]: ...
-    def flush(self) -> Sequence[TextPiece]: ...
-    def finish(self) -> Sequence[TextPiece]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +101,8 @@ class Turn:
         """Whether `turn.done` was taken, or the turn was cancelled."""
         self.characters = 0
         self.text_at = 0.0
+        self.release_stage = 0
+        """How many of the silences after which text may be released have passed since `text_at`."""
         self.awaited = False
         """Whether the listener sat in silence when the first piece was cut."""
         self.buffered = 0
@@ -137,16 +128,16 @@ class Turn:
 
     def append(self, text: str, now: float, lead: float) -> list[Piece]:
         """New pieces the text completes."""
-        self.text_at = now
+        self.text_at, self.release_stage = now, 0
         self.characters += len(text)
         self._written.append(text)
         self._splitter.lead = lead
         return self._add(self._splitter.feed(text), now)
 
-    def release(self, now: float) -> list[Piece]:
-        """The writer pauses: what can be spoken without cutting a word."""
-        self.text_at = now
-        return self._add(self._splitter.flush(), now)
+    def release(self, silence: float, now: float) -> list[Piece]:
+        """What may be spoken after the writer was silent for so many seconds."""
+        self.release_stage += 1
+        return self._add(self._splitter.release(silence), now)
 
     def flush(self, flush_id: str | None, now: float) -> list[Piece]:
         """Cut all text so far and answer once its audio is out."""

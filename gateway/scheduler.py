@@ -1,0 +1,108 @@
+"""Which pieces of a session are in the engine, and when the next one joins them."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+
+from engine.api import SAMPLE_RATE, SpeechError
+from gateway.pacing import expected_seconds, lead_at_end, priority
+from gateway.settings import Settings
+from gateway.turn import Piece, State, Turn
+
+_FIRST_RETRY_SECONDS = 0.1
+_LOOK_AGAIN_SECONDS = 0.1
+Started = tuple[Piece, int]
+
+
+def _by_key(piece: Piece) -> int:
+    return piece.key
+
+
+class Scheduler:
+    """Pieces in order: waiting, then running, then gone."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._waiting: list[Piece] = []
+        self._running: dict[int, Piece] = {}
+        self.wake: float | None = None
+        """When `start` should be called again, if time alone can change its answer."""
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """New pieces, after all others."""
+        self._waiting.extend(pieces)
+
+    def running(self, key: int) -> Piece | None:
+        """A piece that is in the engine; None when it is over or was dropped."""
+        return self._running.get(key)
+
+    def done(self, piece: Piece, context: object | None) -> None:
+        """All audio of a piece is there."""
+        del self._running[piece.key]
+        piece.state = State.DONE
+        piece.context = context
+
+    def failed(self, piece: Piece, error: SpeechError, now: float) -> bool:
+        """The engine gave up on a piece; returns whether it will be tried again.
+
+        It is, if that may help and nobody heard any of it.
+        """
+        del self._running[piece.key]
+        retry = error.retryable or error.code == "context_expired"
+        late = now - piece.cut_at > self._settings.piece_retry_seconds
+        if not retry or late or not piece.turn.drop(piece):
+            piece.state = State.FAILED
+            piece.error = error
+            return False
+        piece.not_before = now + _FIRST_RETRY_SECONDS * 2**piece.attempts
+        piece.attempts += 1
+        piece.use_context = error.code != "context_expired"
+        piece.state = State.WAITING
+        insort(self._waiting, piece, key=_by_key)
+        return True
+
+    def drop(self, turn: Turn | None = None) -> list[int]:
+        """Forget the pieces of one turn, or all; returns the keys of those in the engine."""
+        keys = [key for key, piece in self._running.items() if turn in (None, piece.turn)]
+        for key in keys:
+            del self._running[key]
+        self._waiting = [piece for piece in self._waiting if turn not in (None, piece.turn)]
+        return keys
+
+    def start(self, now: float, lead: float, *, live: bool) -> list[Started]:
+        """Pieces to give to the engine now, each with its priority."""
+        self.wake = None
+        started = []
+        while self._waiting and self._may_start(self._waiting[0], now, lead, live):
+            piece = self._waiting.pop(0)
+            piece.state = State.RUNNING
+            self._running[piece.key] = piece
+            started.append((piece, priority(lead, now, live=live)))
+        return started
+
+    def _may_start(self, piece: Piece, now: float, lead: float, live: bool) -> bool:
+        settings = self._settings
+        if piece.not_before > now:
+            self.wake = piece.not_before
+            return False
+        if len(self._running) >= settings.pieces_ahead:
+            return False
+        if live and lead > settings.hold_lead_seconds:
+            self.wake = now + lead - settings.hold_lead_seconds
+            return False
+        if self._running:
+            last = max(self._running.values(), key=_by_key)
+            if last.first_audio_at is None:
+                return False
+            at_end = lead_at_end(
+                lead,
+                expected_seconds(last.spoken, last.turn.voicing.speed),
+                last.made / SAMPLE_RATE,
+                now - last.first_audio_at,
+            )
+            if at_end >= settings.overlap_lead_seconds:
+                ahead = lead - settings.overlap_lead_seconds
+                self.wake = now + max(_LOOK_AGAIN_SECONDS, ahead)
+                return False
+        return True
