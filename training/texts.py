@@ -13,25 +13,28 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from engine.frontend import english, mandarin
+from engine.frontend.english import English
+from engine.frontend.mandarin import Mandarin
 
 LONGEST = 260
 """Phoneme symbols of the longest sentence kept: about 15 seconds of speech."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    for language, phonemize in (("en", english.phonemes), ("zh", mandarin.phonemes)):
+    for language, front_end in (("en", English()), ("zh", Mandarin())):
         kept = 0
         with (args.out / f"{language}.jsonl").open("w", encoding="utf-8") as out:
             for source in sorted(args.corpus.glob(f"{language}_*.txt")):
                 lines = source.read_text("utf-8").splitlines()
                 for number, line in enumerate(tqdm(lines, desc=source.name)):
-                    spoken = phonemize(line.strip()).strip()
+                    spoken = front_end.phonemes(line.strip()).strip()
                     if not 2 <= len(spoken) <= LONGEST:
                         continue
                     record = {"id": f"{source.stem}-{number}", "text": line, "phonemes": spoken}

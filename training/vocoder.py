@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
+from scipy.io import wavfile
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -201,7 +201,7 @@ class Trainer:
         _, made = self.renderer(self._fix(codes))
         for index in range(min(3, len(made))):
             pair = torch.cat([true[index], made[index]]).float().cpu().numpy()
-            soundfile.write(self.out / f"sample-{index}.wav", pair, SAMPLE_RATE)
+            wavfile.write(self.out / f"sample-{index}.wav", SAMPLE_RATE, pair)
 
     # -- a step ----------------------------------------------------------------------------------
 
@@ -286,7 +286,9 @@ class Trainer:
         next_save = 120.0
         rows: list[dict[str, float]] = []
         gathered: dict[str, list[Tensor]] = {}
-        with tqdm(total=seconds, unit="s", bar_format="{l_bar}{bar}| {n:.0f}/{total:.0f} s{postfix}") as bar:
+        with tqdm(
+            total=seconds, unit="s", bar_format="{l_bar}{bar}| {n:.0f}/{total:.0f} s{postfix}"
+        ) as bar:
             while (elapsed := time.monotonic() - began) < seconds:
                 losses = self.train_step((spent + elapsed) / planned)
                 if self.step % 20 == 0:
@@ -297,7 +299,9 @@ class Trainer:
                     rows.append({"step": float(self.step), "seconds": spent + elapsed, **means})
                     gathered = {}
                     self._log(rows[-1])
-                    bar.set_postfix_str(f"step {self.step} " + " ".join(f"{n} {v:.3f}" for n, v in means.items()))
+                    bar.set_postfix_str(
+                        f"step {self.step} " + " ".join(f"{n} {v:.3f}" for n, v in means.items())
+                    )
                     bar.update(elapsed - bar.n)
                 if elapsed > next_save:
                     self.save()

@@ -37,7 +37,7 @@ class Quantizer(nn.Module):
         ids = torch.arange(config.codebook_size)[:, None]
         grid = ((ids // self._basis) % levels - half) / half
         self.register_buffer("grid", grid, persistent=False)
-        self.tables = None
+        self.register_buffer("tables", None, persistent=False)
 
     def _fineness(self, stage: int) -> Tensor:
         """(digits,) grid spacing of a residual stage relative to the first."""
