@@ -6,25 +6,21 @@ import asyncio
 import codecs
 import contextlib
 import os
-import subprocess
 import sys
 import threading
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO, cast
 
 from gateway.client import Audio, GatewayError, Text, VoiceClient
 from gateway.commands.console import DEFAULT_URL, CommandError, command, starting, stderr
 from gateway.commands.local_engine import add_engine_options, engine_factory
-from gateway.containers import OggOpusWriter, RawOpusWriter, WavWriter, Writer
+from gateway.commands.outputs import Output, add_output_options, choose_output
+from gateway.containers import Writer
 from gateway.onset import OnsetMeter
-from gateway.playback import PcmWriter, find_player
 from gateway.protocol import Error, TurnDone
 
-FORMATS = {".ogg": "ogg", ".oga": "ogg", ".wav": "wav", ".opus": "opus"}
 _READ_BYTES = 65_536
 
 
@@ -34,18 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="?",
         help="what to say; - or nothing reads standard input and speaks it as it arrives",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write FILE instead of playing: .ogg (Opus), .wav, .opus (bare packets, each after "
-        "its length as 16 bits little-endian), or - for standard output",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("ogg", "wav", "opus"),
-        help="format of the output when its name does not tell; default: ogg",
-    )
+    add_output_options(parser)
     parser.add_argument("--voice", default="default", help="see: voxgate voices")
     parser.add_argument("--language", choices=("auto", "en", "zh"), default="auto")
     parser.add_argument("--speed", type=float, default=1.0, help="1.25 is a quarter faster")
@@ -72,7 +57,7 @@ class Spoken:
 def run(arguments: Namespace) -> int:
     text = read_text(arguments)
     try:
-        spoken = asyncio.run(_say(arguments, text))
+        spoken = asyncio.run(_say(arguments, text, choose_output(arguments)))
     except GatewayError as failure:
         raise CommandError(explain(failure, arguments.url)) from failure
     except BrokenPipeError:
@@ -117,12 +102,11 @@ async def standard_input() -> AsyncGenerator[str, None]:
         raise CommandError(f"Standard input is not UTF-8 text: {broken}.") from broken
 
 
-async def _say(arguments: Namespace, text: Text) -> Spoken:
+async def _say(arguments: Namespace, text: Text, output: Output) -> Spoken:
     async with contextlib.AsyncExitStack() as stack:
         url = arguments.url
         if arguments.local:
             url = await stack.enter_async_context(local_gateway(arguments))
-        output = stack.enter_context(open_output(arguments))
         client = await stack.enter_async_context(
             VoiceClient(
                 url,
@@ -130,12 +114,13 @@ async def _say(arguments: Namespace, text: Text) -> Spoken:
                 language=arguments.language,
                 speed=arguments.speed,
                 seed=arguments.seed,
-                format="pcm_s16le" if output.kind in ("wav", "raw") else "opus",
+                format=output.wire_format,
                 captions=False,
                 live=output.live,
             )
         )
-        writer = output.writer(int(client.started.audio["pre_skip"]))
+        file = stack.enter_context(output.open())
+        writer = output.writer(file, int(client.started.audio["pre_skip"]))
         return await speak(client, text, writer)
 
 
@@ -186,86 +171,6 @@ def summary(spoken: Spoken) -> str:
         parts.append(f"first audible {spoken.first_audible * 1000:.0f} ms")
     parts.append(f"{spoken.audio:.1f} s of speech in {spoken.took:.1f} s")
     return ", ".join(parts)
-
-
-# -- where it goes --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An open file or player. `kind`: ogg, opus, wav or raw; `live`: someone listens meanwhile."""
-
-    file: BinaryIO
-    kind: str
-    live: bool
-
-    def writer(self, pre_skip: int) -> Writer:
-        match self.kind:
-            case "ogg":
-                return OggOpusWriter(self.file, pre_skip)
-            case "opus":
-                return RawOpusWriter(self.file)
-            case "wav":
-                return WavWriter(self.file)
-            case _:
-                return PcmWriter(self.file)
-
-
-def open_output(arguments: Namespace) -> contextlib.AbstractContextManager[Output]:
-    """Raises `CommandError` when it cannot be written, or when nothing here can play it."""
-    target = arguments.output
-    if target is None:
-        return speakers()
-    if target == "-":
-        if sys.stdout.isatty():
-            raise CommandError("Standard output is a terminal: redirect it, or use -o FILE.", 2)
-        return contextlib.nullcontext(Output(sys.stdout.buffer, arguments.format or "ogg", False))
-    path = Path(target)
-    kind = arguments.format or FORMATS.get(path.suffix.lower())
-    if kind is None:
-        raise CommandError(
-            f"{target}: no format has this ending. Use .ogg, .wav or .opus, or --format.", 2
-        )
-    return file_output(path, kind)
-
-
-@contextlib.contextmanager
-def file_output(path: Path, kind: str) -> Iterator[Output]:
-    try:
-        file = path.open("wb")
-    except OSError as failure:
-        raise CommandError(f"{path} cannot be written: {failure.strerror}.") from failure
-    with file:
-        yield Output(file, kind, live=False)
-
-
-@contextlib.contextmanager
-def speakers() -> Iterator[Output]:
-    player = find_player()
-    if player is None:
-        raise CommandError(
-            "No audio player is installed here (aplay, paplay, pw-play, ffplay, play). Write a "
-            "file with -o out.ogg, or: sudo apt-get install alsa-utils"
-        )
-    with subprocess.Popen(
-        player.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
-        try:
-            yield Output(cast(BinaryIO, process.stdin), player.feed, live=True)
-            process.stdin.close()
-            trouble = process.stderr.read()
-        except BrokenPipeError:
-            trouble = process.stderr.read()
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode:
-        raise CommandError(
-            f"{player.name} could not play: {trouble.decode(errors='replace').strip()}. "
-            "Write a file with -o out.ogg instead."
-        )
 
 
 # -- an engine of one's own -----------------------------------------------------------------------

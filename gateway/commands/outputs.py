@@ -1,0 +1,123 @@
+"""Where speech goes: a file, standard output, or the speakers."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+from gateway.commands.console import CommandError
+from gateway.containers import OggOpusWriter, RawOpusWriter, WavWriter, Writer
+from gateway.playback import PcmWriter, Player, find_player
+
+Kind = Literal["ogg", "opus", "wav", "raw"]
+ENDINGS: dict[str, Kind] = {".ogg": "ogg", ".oga": "ogg", ".wav": "wav", ".opus": "opus"}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where to write and what. Nothing is opened until `open` is entered.
+
+    `live`: someone listens while it is made.
+    """
+
+    kind: Kind
+    live: bool
+    open: Callable[[], AbstractContextManager[BinaryIO]]
+
+    @property
+    def wire_format(self) -> Literal["opus", "pcm_s16le"]:
+        return "opus" if self.kind in ("ogg", "opus") else "pcm_s16le"
+
+    def writer(self, file: BinaryIO, pre_skip: int) -> Writer:
+        match self.kind:
+            case "ogg":
+                return OggOpusWriter(file, pre_skip)
+            case "opus":
+                return RawOpusWriter(file)
+            case "wav":
+                return WavWriter(file)
+            case "raw":
+                return PcmWriter(file)
+
+
+def add_output_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write FILE instead of playing: .ogg (Opus), .wav, .opus (bare packets, each after "
+        "its length as 16 bits little-endian), or - for standard output",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("ogg", "wav", "opus"),
+        help="format of the output when its name does not tell; default: ogg",
+    )
+
+
+def choose_output(arguments: Namespace) -> Output:
+    """Raises `CommandError` when the format is unknown, or when nothing here can play."""
+    target = arguments.output
+    if target is None:
+        player = find_player()
+        if player is None:
+            raise CommandError(
+                "No audio player is installed here (pw-play, paplay, aplay, ffplay, play). "
+                "Write a file with -o out.ogg, or: sudo apt-get install alsa-utils"
+            )
+        return Output(player.feed, True, lambda: speakers(player))
+    if target == "-":
+        if sys.stdout.isatty():
+            raise CommandError("Standard output is a terminal: redirect it, or use -o FILE.", 2)
+        file = sys.stdout.buffer
+        return Output(arguments.format or "ogg", False, lambda: contextlib.nullcontext(file))
+    path = Path(target)
+    kind = arguments.format or ENDINGS.get(path.suffix.lower())
+    if kind is None:
+        raise CommandError(
+            f"{target}: no format has this ending. Use .ogg, .wav or .opus, or --format.", 2
+        )
+    return Output(kind, False, lambda: open_file(path))
+
+
+@contextlib.contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    try:
+        file = path.open("wb")
+    except OSError as failure:
+        raise CommandError(f"{path} cannot be written: {failure.strerror}.") from failure
+    with file:
+        yield file
+
+
+@contextlib.contextmanager
+def speakers(player: Player) -> Iterator[BinaryIO]:
+    """The player's standard input; leaving waits until everything was heard."""
+    with subprocess.Popen(
+        player.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            yield cast(BinaryIO, process.stdin)
+            process.stdin.close()
+        except BrokenPipeError:
+            # What it says about its end follows; closing would only try to write again.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        except BaseException:
+            process.kill()
+            raise
+        said = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode:
+        raise CommandError(
+            f"{player.name} could not play: {said or f'it ended with {process.returncode}'}. "
+            "Write a file with -o out.ogg instead."
+        )
