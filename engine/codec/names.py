@@ -26,7 +26,7 @@ class Entry:
     """One tensor of a file. `target` is the parameter's path in `Codec`; None: checked, not used.
 
     `kind` is the layout: `taps` (out, in, kernel) to rows of taps, `filter` (channels, 1, c.kernel)
-    to an image filter, `flat` reshapes. `needed`: it is an error when it is absent.
+    to (kernel, channels), `flat` reshapes. `needed`: it is an error when it is absent.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Entry:
         if self.kind == "taps":
             return tensor.permute(0, 2, 1).flatten(1)
         if self.kind == "filter":
-            return tensor.unsqueeze(-1)
+            return tensor[:, 0].t()
         if self.kind == "flat":
             return tensor.flatten()
         return tensor
@@ -49,6 +49,8 @@ class Entry:
         if self.kind == "taps":
             outputs, inputs, kernel = self.shape
             return tensor.view(outputs, kernel, inputs).permute(0, 2, 1)
+        if self.kind == "filter":
+            return tensor.t()[:, None]
         return tensor.view(self.shape)
 
 

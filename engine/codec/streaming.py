@@ -127,14 +127,10 @@ class StreamingDecoder:
         tails = np.array([ola.tail if w.last else 0 for w in windows])
         outputs = Rows(mels.settled + tails, mels.settled, device)
         stft = _with_tails(stft, mels.settled, tails)
-        sums, ola_kept = ola.add(
-            stft, outputs, kept[:, : ola.kept_width].reshape(-1, stft.shape[1])
-        )
+        sums, ola_kept = ola.add(stft, outputs, kept[:, : ola.kept_width])
         sound = self._normalise(sums, windows, outputs, mels)
         if not all(w.last for w in windows):
-            self._scatter(
-                windows, torch.cat([ola_kept.view(len(windows), -1), context.successor()], 1)
-            )
+            self._scatter(windows, torch.cat([ola_kept, context.successor()], 1))
         return sound
 
     def _gather(self, windows: list[_Window], width: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from engine.codec.blocks import ConvNeXtBlock, Dense, Norm, TapConv
 from engine.codec.config import VocoderConfig
-from engine.codec.rows import Context, Counts, Neighbours, Rows
+from engine.codec.rows import Context, Counts, Rows
 
 LOUDEST = 100.0
 """Magnitudes of the spectrum are clipped here, as Vocos does against blow-ups."""
@@ -70,16 +70,18 @@ class OverlapAdd:
         return (1 / self._energy.sum(0)).float().to(device)[None]
 
     def add(self, frames: Tensor, rows: Rows, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames (rows.total, n_fft) and the kept ones (windows * kept, n_fft) -> sums, kept.
+        """Frames (rows.total, n_fft) and the kept ones (windows, kept * n_fft) -> sums, kept.
 
         Sums are (rows.total, hop), not yet divided; kept is for the next window.
         """
-        near: Neighbours = rows.neighbours(self.kept, 0)
-        source = torch.cat([frames, kept])
-        taps = rows.taps(self.kept, 0, self.overlap, 1).view(-1, self.overlap)
-        parts = taps * self.overlap + torch.arange(self.overlap - 1, -1, -1, device=taps.device)
-        sums = source.view(-1, self.hop).index_select(0, parts.view(-1))
-        return sums.view(-1, self.overlap, self.hop).sum(1), source.index_select(0, near.kept)
+        near = rows.neighbours(self.kept, 0)
+        spread = near.spread(frames, kept.view(rows.windows, self.kept, -1))
+        length = spread.shape[1] - self.kept
+        sums = spread[:, :length, -self.hop :]
+        for nearer in range(1, self.overlap):
+            start = (self.overlap - 1 - nearer) * self.hop
+            sums = sums + spread[:, nearer : nearer + length, start : start + self.hop]
+        return near.centred(sums), near.keep(spread)
 
     def energy(self, row: Counts, frames: Counts) -> Tensor:
         """(n, hop) sum of squared windows at `row` of signals of `frames` STFT frames."""
