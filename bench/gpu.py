@@ -19,9 +19,12 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from bench import machine
 from bench.arrivals import poisson_starts
@@ -29,11 +32,13 @@ from bench.engine_runs import listen, speak_together
 from bench.gpu_sampling import GpuSampler
 from bench.reference import Install, Worker, random_release
 from bench.stats import rounded, summary
+from bench.tables import gpu
 from bench.texts import sentences
 from engine.api import SAMPLE_RATE, SAMPLES_PER_FRAME, EngineStats, Synthesizer
 from engine.settings import EngineSettings
 
 FRAMES_PER_SECOND = SAMPLE_RATE / SAMPLES_PER_FRAME
+PART_SECONDS = 180.0
 
 
 class Report:
@@ -49,12 +54,12 @@ class Report:
         self._path = path
         self._deadline = deadline
 
-    async def part(self, name: str, run: Callable[[], Awaitable[None]]) -> bool:
-        """Run one part unless time is up; whether it succeeded."""
-        left = self._deadline - time.monotonic()
+    async def part(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run one part unless time is up; none may take more than `PART_SECONDS`."""
+        left = min(self._deadline - time.monotonic(), PART_SECONDS)
         if left <= 0:
             self.result["skipped"].append(name)
-            return False
+            return
         began = time.monotonic()
         try:
             async with asyncio.timeout(left):
@@ -62,11 +67,10 @@ class Report:
         except Exception as error:
             self.result["errors"][name] = "".join(traceback.format_exception(error))[-4000:]
             print(f"{name}: failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            return False
+            return
         finally:
             self.write()
         print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
-        return True
 
     def row(self, streams: int) -> dict[str, Any]:
         """The row of a level, made when it is new."""
@@ -234,62 +238,23 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                     await report.part(
                         f"engine, {streams} at once", partial(engine.together, streams)
                     )
+                    await report.part(
+                        f"{streams} listeners",
+                        partial(engine.listeners, streams, options.seconds),
+                    )
                 if reference is not None:
                     await report.part(
                         f"reference, {streams} at once",
                         partial(reference.together, report, sampler, streams),
                     )
-            if reference is not None:
-                await reference.close()
-            for streams in options.streams if synthesizer is not None else ():
-                await report.part(
-                    f"{streams} listeners",
-                    partial(engine.listeners, streams, options.seconds),
-                )
         finally:
             if reference is not None:
                 await reference.close()
             if synthesizer is not None:
-                await synthesizer.close()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(synthesizer.close(), 60)
     report.write()
     return report.result
-
-
-def markdown(result: dict[str, Any]) -> str:
-    """The rows as a Markdown table; what is missing is left blank."""
-    lines = [
-        "| streams | frames/s | x real time | first audio p50 / p99, ms | reference, frames/s"
-        " | ratio | gapless listeners | their first audio p50 / p99, ms | GPU, GiB / % |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in result["rows"]:
-        engine, other = row.get("engine", {}), row.get("reference", {})
-        heard = row.get("listeners", {})
-        gpu = engine.get("gpu") or {}
-        share = heard.get("gapless_share")
-        cells = [
-            str(row["streams"]),
-            _number(engine.get("frames_per_second")),
-            _number(engine.get("times_real_time")),
-            _p50_p99(engine.get("first_audio_ms")),
-            _number(other.get("frames_per_second")),
-            f"{row['times_reference']:g}x" if "times_reference" in row else "",
-            "" if share is None else f"{share:.1%}",
-            _p50_p99(heard.get("first_audio_ms")),
-            f"{gpu['memory_gib']:g} / {gpu['utilisation_percent']:g}" if gpu else "",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
-
-
-def _p50_p99(values: dict[str, float | None] | None) -> str:
-    if not values or values["p50"] is None:
-        return ""
-    return f"{values['p50']:.3g} / {values['p99']:.3g}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -322,8 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault(name, value)
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-    result = asyncio.run(measure(options))
-    print(markdown(result))
+    result = uvloop.run(measure(options))
+    print(gpu(result))
     if options.plot is not None:
         from bench.plots import plot_gpu
 

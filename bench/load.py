@@ -334,9 +334,10 @@ def main(options: argparse.Namespace | None = None) -> int:
     return 0
 
 
-def write_json(result: dict[str, Any], path: Path | None) -> None:
+def write_json(result: dict[str, Any], where: str | Path | None) -> None:
     """Write a result; nothing without a path."""
-    if path is not None:
+    if where is not None:
+        path = Path(where)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1, default=str) + "\n")
 

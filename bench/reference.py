@@ -26,9 +26,12 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
+import uvloop
+
 from bench import machine
 from bench.engine_runs import generate_frames
 from bench.stats import rounded
+from bench.tables import reference
 from engine.language_model import LanguageModel
 from engine.settings import EngineSettings, cores
 
@@ -214,24 +217,6 @@ def rows(
     return table
 
 
-def markdown(result: dict[str, Any]) -> str:
-    """The rows as a Markdown table."""
-    lines = [
-        "| streams | Voxgate, frames/s | reference, frames/s | ratio | reference serving them one"
-        " after another | ratio |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in result["rows"]:
-        alone = row.get("reference_one_after_another_frames_per_second")
-        ratio = row.get("times_one_after_another")
-        lines.append(
-            f"| {row['streams']} | {row['engine_frames_per_second']:g}"
-            f" | {row['reference_frames_per_second']:g} | {row['times_reference']:g}x"
-            f" | {f'{alone:g}' if alone else ''} | {f'{ratio:g}x' if ratio else ''} |"
-        )
-    return "\n".join(lines)
-
-
 async def compare(options: argparse.Namespace) -> dict[str, Any]:
     """Set both sides up, measure, and describe it all."""
     from engine.checkpoints import load_checkpoint
@@ -260,7 +245,7 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
         async with Worker(install, release, device, options.dtype) as worker:
             started = time.perf_counter()
             table = await measure(lm, worker, plan, text_ids)
-            reference = worker.about
+            about_reference = worker.about
     finally:
         await lm.close()
     return {
@@ -277,7 +262,7 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
                 "cores": lm_settings.cores,
                 "device": device,
             },
-            "reference": reference,
+            "reference": about_reference,
         },
         "seconds": rounded(time.perf_counter() - started),
     }
@@ -308,11 +293,11 @@ _CORES_HELP = "of the engine on a CPU: all, as the reference has, or those it ge
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
-        result = asyncio.run(compare(options))
+        result = uvloop.run(compare(options))
     except ReferenceError as error:
         print(error, file=sys.stderr)
         return 1
-    print(markdown(result))
+    print(reference(result))
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(result, indent=1) + "\n")

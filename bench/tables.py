@@ -1,0 +1,138 @@
+"""Results as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Result = dict[str, Any]
+
+
+def load(result: Result) -> str:
+    """A `bench.load` result."""
+    return _streams_table([result])
+
+
+def capacity(result: Result) -> str:
+    """A `bench.capacity` result."""
+    share = f"{result['passing_share']:.0%}"
+    line = f"At least {share} gapless up to **{result['largest_gapless']} streams**."
+    return f"{line}\n\n{_streams_table(result['rows'])}"
+
+
+def _streams_table(rows: Sequence[Result]) -> str:
+    lines = [
+        "| streams | gapless | first packet p50 / p99, ms | first audible p50 / p95 / p99, ms"
+        " | speech a second, s | CPU a second of speech, s | prefix-cache hits |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        cells = [
+            str(row["streams"]),
+            f"{row['gapless_share']:.1%}",
+            _parts(row["first_packet_ms"], "p50", "p99"),
+            _parts(row["first_audible_ms"], "p50", "p95", "p99"),
+            _number(row["audio_seconds_per_second"]),
+            _number(row["cpu_seconds_per_audio_second"]),
+            _hits(row),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def first_audible(result: Result) -> str:
+    """A `bench.first_audible` result."""
+    lines = [
+        "| | first packet p50 / p99, ms | first audible packet p50 / p95 / p99, ms"
+        " | first audible sample p50 / p99, ms | sentences |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    names = {"en": "English", "zh": "Mandarin"}
+    groups = [("all", result)]
+    if len(result["by_language"]) > 1:
+        groups += [(names[tongue], part) for tongue, part in result["by_language"].items()]
+    for name, part in groups:
+        cells = [
+            name,
+            _parts(part["first_packet_ms"], "p50", "p99"),
+            _parts(part["first_audible_ms"], "p50", "p95", "p99"),
+            _parts(part["first_sound_ms"], "p50", "p99"),
+            str(part["first_audible_ms"]["count"]),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def reference(result: Result) -> str:
+    """A `bench.reference` result."""
+    lines = [
+        "| streams | Voxgate, frames/s | reference, frames/s | ratio | reference serving them one"
+        " after another | ratio |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        ratio = row.get("times_one_after_another")
+        cells = [
+            str(row["streams"]),
+            _number(row["engine_frames_per_second"]),
+            _number(row["reference_frames_per_second"]),
+            f"{row['times_reference']:g}x",
+            _number(row.get("reference_one_after_another_frames_per_second")),
+            f"{ratio:g}x" if ratio else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def gpu(result: Result) -> str:
+    """A `bench.gpu` result; what is missing is left blank."""
+    lines = [
+        "| streams | frames/s | x real time | first audio p50 / p99, ms | reference, frames/s"
+        " | ratio | gapless listeners | their first audio p50 / p99, ms | GPU, GiB / % |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        engine, other = row.get("engine", {}), row.get("reference", {})
+        heard = row.get("listeners", {})
+        used = engine.get("gpu") or {}
+        share = heard.get("gapless_share")
+        cells = [
+            str(row["streams"]),
+            _number(engine.get("frames_per_second")),
+            _number(engine.get("times_real_time")),
+            _parts(engine.get("first_audio_ms"), "p50", "p99"),
+            _number(other.get("frames_per_second")),
+            f"{row['times_reference']:g}x" if "times_reference" in row else "",
+            "" if share is None else f"{share:.1%}",
+            _parts(heard.get("first_audio_ms"), "p50", "p99"),
+            f"{used['memory_gib']:g} / {used['utilisation_percent']:g}" if used else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _parts(values: dict[str, float | None] | None, *names: str) -> str:
+    if not values or values[names[0]] is None:
+        return ""
+    return " / ".join(_number(values[name]) for name in names)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _hits(row: Result) -> str:
+    rate = (row.get("prefix_cache") or {}).get("hit_rate")
+    return "" if rate is None else f"{rate:.1%}"
+
+
+TABLES: dict[str, Callable[[Result], str]] = {
+    "load": load,
+    "capacity": capacity,
+    "first_audible": first_audible,
+    "reference": reference,
+    "gpu": gpu,
+}
+"""By the `kind` a result carries."""
