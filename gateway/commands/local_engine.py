@@ -31,6 +31,13 @@ def add_engine_options(parser: ArgumentParser) -> None:
         "--kv-cache-mib", metavar="N", type=int, help="memory of the prefix and attention cache"
     )
     group.add_argument(
+        "--random-voices",
+        metavar="N",
+        type=int,
+        default=0,
+        help="speakers drawn at random, for a ChatTTS release",
+    )
+    group.add_argument(
         "--eager",
         action="store_true",
         help="do not compile the model: starts faster, speaks slower",
@@ -60,6 +67,7 @@ def engine_factory(arguments: Namespace) -> Callable[[], Synthesizer]:
                 max_streams=arguments.max_streams,
                 kv_cache_bytes=arguments.kv_cache_mib and arguments.kv_cache_mib * 2**20,
                 compiled=False if arguments.eager else None,
+                seed_voices=arguments.random_voices,
             )
         )
 
