@@ -50,6 +50,8 @@ WIDE_END = (
 WIDE_STRONG = "；：\u061b\u1364\u1365\u0f0d\u0f0e\u037e\u0387"
 WIDE_COMMA = "，､\u060c\u055d\u1363\u1802\u1808～〜"
 WIDE_ENUMERATION = "、"
+STAND_ALONE = frozenset(WIDE_END) - {"．"}
+"""Marks that end a sentence even between digits."""
 DASHES = "\u2014\u2015\u2e3a\u2e3b"
 SPACED_DASHES = "-\u2013"
 ELLIPSES = "\u2026\u2025\u22ef"
@@ -68,8 +70,11 @@ CLOSING = frozenset(BRACKETS.values()) | frozenset("”’」』〞〟｣")
 OPENING = frozenset(BRACKETS) | frozenset("“‘「『〝｢„‚«‹\"'`$¥€£#@¿¡")
 NEWLINES = "\n\r\u2028\u2029\x0b\x0c\x85"
 
-LEXICAL_EXTENDERS = frozenset("\u0e33\u0eb3\uff9e\uff9f\u09be\u09d7\u0b3e\u0b57\u0bbe\u0bd7\u0cc2")
-"""Letters that belong to the grapheme before them."""
+EXTENDING_LETTERS = frozenset(
+    "\u0d4e\u0e33\u0eb3\uff9e\uff9f\U000111c2\U000111c3\U0001193f\U00011941\U00011a84"
+    "\U00011a85\U00011a86\U00011a87\U00011a88\U00011a89\U00011d46"
+)
+"""Letters that do not begin a grapheme cluster of their own, or do not end theirs."""
 
 TRIGGERS = "".join(
     sorted(

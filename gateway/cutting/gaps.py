@@ -47,16 +47,17 @@ class Sign(NamedTuple):
 class Gap(NamedTuple):
     """The structure of a gap. Offsets count from its start.
 
-    `cut`: everything before it belongs to the text on the left. `toggle_cut`: the same if the
-    first undecided quote turns out to open. `mark`: the first mark or line end, -1 if there is
-    none. `spaced`: white space before the cut. `free`: a mark that needs no white space.
-    `closed`: a quote or bracket closes between the mark and the cut. `dot`: a single full stop is
-    all that ends a sentence here. `line`: a single line end. `bullet`: a line opener after it.
+    `cut`: everything before it belongs to the text on the left, unless a quote before it turns out
+    to open. `mark`: the first mark or line end, -1 if there is none. `plain`: `level` holds
+    whatever words are around. `spaced`: white space before the cut. `free`: a mark that needs no
+    white space. `closed`: a quote or bracket closes between the mark and the cut. `dot`: a single
+    full stop is all that ends a sentence here. `line`: a single line end. `bullet`: a line opener
+    after it.
     """
 
     level: Level
+    plain: bool
     cut: int
-    toggle_cut: int
     mark: int
     spaced: bool
     free: bool
@@ -68,8 +69,12 @@ class Gap(NamedTuple):
     signs: tuple[Sign, ...]
 
 
-PATTERN: Final = re.compile(f"[{re.escape(ch.TRIGGERS)}][\\W_]*")
-TRIGGER: Final = re.compile(f"[{re.escape(ch.TRIGGERS)}]")
+_TRIGGER: Final = (
+    f"[{re.escape(ch.TRIGGERS)}]"
+    r"(?!(?<=[A-Za-z0-9][.,:'’-])[A-Za-z0-9])"  # in a word or a number: never a cut
+)
+TRIGGER: Final = re.compile(_TRIGGER)
+PATTERN: Final = re.compile(_TRIGGER + r"[\W_]*")
 
 _LEVELS: Final = {
     **dict.fromkeys(ch.NARROW_END + ch.WIDE_END, Level.SENTENCE),
@@ -99,7 +104,7 @@ def parse(gap: str, after_space: bool) -> Gap | None:
 
 def _parse(gap: str, after_space: bool) -> Gap | None:
     level = Level.NONE
-    cut = toggle_cut = mark = -1
+    cut = mark = -1
     spaced = free = closed = False
     signs: list[Sign] = []
     left = True
@@ -111,8 +116,6 @@ def _parse(gap: str, after_space: bool) -> Gap | None:
             if left and mark >= 0:
                 left = role is not Role.OPEN
                 closed = closed or left
-                if role is Role.TOGGLE and toggle_cut < 0:
-                    toggle_cut = i
         elif char.isspace():
             if mark < 0 and char in ch.NEWLINES:
                 mark = i
@@ -140,16 +143,20 @@ def _parse(gap: str, after_space: bool) -> Gap | None:
         level = Level.PARAGRAPH
     elif lines:
         level = max(level, Level.SENTENCE if "\u2028" in body else Level.STRONG)
+    dot = ends == ["."] and level is Level.SENTENCE
+    plain = level is Level.NONE or lines > 1
+    if not (plain or dot or lines or ellipsis or closed or gap[mark] in "、：:;"):
+        plain = spaced or (free and (len(gap) > 1 or gap in ch.STAND_ALONE))
     return Gap(
         level,
+        plain,
         cut,
-        toggle_cut if toggle_cut >= 0 else cut,
         mark,
         spaced,
         free,
         closed,
         ellipsis,
-        ends == ["."] and level is Level.SENTENCE,
+        dot,
         lines == 1,
         lines > 0 and gap[cut : cut + 1] in _BULLETS,
         tuple(signs),

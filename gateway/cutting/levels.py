@@ -9,7 +9,6 @@ from gateway.cutting import characters as ch
 from gateway.cutting.gaps import Gap, Level
 from gateway.cutting.words import dot_ends, is_list_label
 
-_STANDS_ALONE: Final = frozenset("。！？｡؟۔।॥")
 _LINE_LABEL: Final = re.compile(
     r"(?:\d{1,3}|[A-Za-z])[.)）、．]|[一二三四五六七八九十]{1,3}[、）)．.]"
 )
@@ -34,7 +33,7 @@ def level_at(
     after = text[end] if end < len(text) else ""
     mark = text[start + gap.mark]
     if not gap.spaced and after:
-        if end - start == 1 and before.isdigit() and after.isdigit() and mark not in _STANDS_ALONE:
+        if end - start == 1 and before.isdigit() and after.isdigit() and mark not in ch.STAND_ALONE:
             return Level.NONE
         if not gap.free and not _narrow_mark_cuts(
             text, low, start, gap, before=before, after=after

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.cutting.characters import UNITS_PER_SECOND
-from gateway.cutting.gaps import Level
 
-_SHORTEST = 6.0
-_FIRST = {Level.STRONG: 8.0, Level.COMMA: 12.0, Level.ENUMERATION: 30.0}
-_SHARE = {Level.STRONG: 0.7, Level.COMMA: 1.0, Level.ENUMERATION: 1.5}
-_USUAL_CLAUSE_S = 4.0
-_SHORTEST_CLAUSE_S = 2.0
-_LONGEST_CLAUSE_S = 9.0
-_EASY_LEAD_S = 2.0
-_SENTENCES_PER_LEAD = 0.8
-_LONGEST_MERGE_S = 7.0
-_FIRST_PIECE_SHARE = 2 / 3
-
-ORPHAN_UNITS = _SHORTEST
+ORPHAN_UNITS: Final = 6
 """A clause is not cut off when less than this is left of its sentence."""
+
+_SHORTEST: Final = 6.0
+_FIRST_CLAUSE: Final = 12.0
+_FIRST_SHARES: Final = (2.5, 1.0, 0.7)
+_SHARES: Final = (1.5, 1.0, 0.7)  # of a clause's least length, for "、" and the like, "，" and "；"
+_USUAL_CLAUSE_S: Final = 4.0
+_SHORTEST_CLAUSE_S: Final = 2.0
+_LONGEST_CLAUSE_S: Final = 9.0
+_EASY_LEAD_S: Final = 2.0
+_SENTENCES_PER_LEAD: Final = 0.8
+_LONGEST_MERGE_S: Final = 7.0
+_FIRST_PIECE_SHARE: Final = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Bounds on a piece: at most `max_chars` code points and `max_seconds` of speech.
+    """Bounds on a piece: at most `max_chars` code points and about `max_seconds` of speech.
 
     Raises ValueError for bounds under 20 code points or 2 seconds.
     """
@@ -41,17 +42,20 @@ class Lengths:
         cap = self.max_seconds * UNITS_PER_SECOND
         return cap * _FIRST_PIECE_SHARE if first else cap
 
-    def least_units(self, level: Level, first: bool, lead: float | None) -> float:
-        """Speech units from which a piece is cut at a gap of `level`."""
-        if level >= Level.PARAGRAPH:
-            return 0.0
-        if level is Level.SENTENCE:
-            if first or lead is None or lead <= _EASY_LEAD_S:
-                return _SHORTEST
-            merged = min((lead - _EASY_LEAD_S) * _SENTENCES_PER_LEAD, _LONGEST_MERGE_S)
-            return max(_SHORTEST, min(merged, self.max_seconds * 0.6) * UNITS_PER_SECOND)
-        if first:
-            return _FIRST[level]
-        seconds = _USUAL_CLAUSE_S if lead is None else max(_SHORTEST_CLAUSE_S, lead + 2)
-        seconds = min(seconds, _LONGEST_CLAUSE_S, self.max_seconds * 0.75)
-        return _SHARE[level] * seconds * UNITS_PER_SECOND
+    def least_units(self, first: bool, lead: float | None) -> tuple[float, ...]:
+        """Speech units from which a piece is cut at a gap, by its level.
+
+        `lead`: seconds of audio in hand. With little, pieces are short so that the next one comes
+        in time; with more, clauses grow and short sentences are joined, which sounds better.
+        """
+        sentence = _SHORTEST
+        clause = _FIRST_CLAUSE
+        if not first:
+            seconds = _USUAL_CLAUSE_S if lead is None else max(_SHORTEST_CLAUSE_S, lead + 2)
+            seconds = min(seconds, _LONGEST_CLAUSE_S, self.max_seconds * 0.75)
+            clause = seconds * UNITS_PER_SECOND
+            if lead is not None and lead > _EASY_LEAD_S:
+                merged = min((lead - _EASY_LEAD_S) * _SENTENCES_PER_LEAD, _LONGEST_MERGE_S)
+                sentence = max(sentence, min(merged, self.max_seconds * 0.6) * UNITS_PER_SECOND)
+        shares = _FIRST_SHARES if first else _SHARES
+        return (float("inf"), *(share * clause for share in shares), sentence, 0.0)

@@ -63,38 +63,44 @@ def word_cut(text: str, low: int, high: int) -> int | None:
     return max(cuts, default=None)
 
 
+_GRAPHEME: Final = regex.compile(r"\X")
+_PLAIN: Final = frozenset(ch.TRIGGERS)
 _RUN: Final = regex.compile(
     r"[\p{Latin}\p{N}\p{Greek}\p{Cyrillic}][\p{Latin}\p{N}\p{Greek}\p{Cyrillic}\p{M}.,:'’\-_/@%]*"
 )
 
 
-def grapheme_cut(text: str, high: int) -> int:
-    """The last grapheme boundary of `text` at or before `high`, at the start of a Latin word or
-    number if one is cut there and does not open the text; `high` if a single grapheme is longer.
+def grapheme_cut(text: str, low: int, high: int) -> int:
+    """The last grapheme boundary in `low..high`, or the start of the Latin word or number that it
+    would cut, if that is in reach; `high` if a single grapheme is longer than that.
     """
-    start = 0
-    for match in regex.finditer(r"\X", text):
+    at: int = 0
+    for match in _GRAPHEME.finditer(text):
         if match.end() > high:
             break
-        start = match.end()
-    if not start:
+        at = match.end()
+    if at < low:
         return high
     for match in _RUN.finditer(text):
-        if match.start() < start < match.end():
-            return match.start() if match.start() > high // 3 else start
-    return start
+        if match.start() < at < match.end() and match.start() >= low:
+            return int(match.start())
+    return at
 
 
 def breaks_grapheme(text: str, cut: int) -> bool:
-    """Whether a cut at `cut` falls inside a grapheme cluster (white space before it never does)."""
-    if cut >= len(text) or text[cut - 1].isspace() or text[cut].isascii():
+    """Whether a cut at index `cut` falls inside a grapheme cluster. White space before it, or
+    common marks and letters on both sides, show without a look that it does not."""
+    if cut >= len(text):
         return False
-    if text[cut] in ch.LEXICAL_EXTENDERS:
-        return True
+    before, after = text[cut - 1], text[cut]
+    if (before in _PLAIN or before.isspace()) and (
+        after in _PLAIN or (after.isalnum() and after not in ch.EXTENDING_LETTERS)
+    ):
+        return False
     low = max(0, cut - 32)
     position = low
-    for match in regex.finditer(r"\X", text[low : cut + 2]):
-        position = low + match.end()
+    for match in _GRAPHEME.finditer(text, low, cut + 2):
+        position = match.end()
         if position >= cut:
             break
     return position != cut

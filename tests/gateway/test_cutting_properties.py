@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.cutting import Lengths, Piece, Splitter
+from gateway.cutting.characters import units
 
 
 def words(text: str) -> list[str]:
@@ -33,7 +36,8 @@ _TEXT = st.one_of(
     st.text(alphabet=st.sampled_from("我们的了在是a1 。，“”"), max_size=400),
 )
 _LENGTHS = st.sampled_from([Lengths(), Lengths(40, 4.0), Lengths(20, 2.0), Lengths(60, 12.0)])
-_SPEAKABLE = regex.compile(r"[\p{L}\p{N}]")
+_EDGES = re.compile(r"^[\W_]+|[\W_]+$")
+_LONG_EDGE = re.compile(r"[\W_]{6,}|[\W_]+$")
 
 
 def split(text: str, sizes: list[int], lengths: Lengths, lead: float | None) -> list[Piece]:
@@ -47,6 +51,10 @@ def split(text: str, sizes: list[int], lengths: Lengths, lead: float | None) -> 
         pieces += splitter.feed(text[at : at + size])
         at, turn = at + size, turn + 1
     return pieces + splitter.finish()
+
+
+def speakable(text: str) -> bool:
+    return any(char.isalnum() for char in text)
 
 
 def joined(text: str) -> str:
@@ -78,12 +86,74 @@ def test_fragmentation_never_shows(
 def test_pieces_tile_the_text(text: str, lengths: Lengths) -> None:
     pieces = split(text, [max(1, len(text))], lengths, None)
     written = joined(text)
-    if not _SPEAKABLE.search(written):
+    if not speakable(written):
         assert pieces == []
         return
     assert "".join(piece.text for piece in pieces) == written
     at = 0
     for piece in pieces:
         assert (piece.start, piece.end) == (at, at + len(piece.text))
-        assert _SPEAKABLE.search(piece.text)
+        assert speakable(piece.text)
         at = piece.end
+
+
+@settings(max_examples=400, deadline=None)
+@given(_TEXT, _LENGTHS, st.sampled_from([None, 0.0, 9.0]))
+@example("a" * 1000, Lengths(), None)
+@example("我" * 1000, Lengths(), None)
+@example("“" + "他说了很多话，" * 60, Lengths(), 9.0)
+@example("3.14159" * 200, Lengths(), None)
+def test_the_cap_holds(text: str, lengths: Lengths, lead: float | None) -> None:
+    for piece in split(text, [max(1, len(text))], lengths, lead):
+        said = _EDGES.sub("", piece.text)
+        assert len(said) <= lengths.max_chars
+        assert units(said) <= lengths.cap_units(first=piece.start == 0)
+        if not _LONG_EDGE.search(text):
+            assert len(piece.text) <= lengths.max_chars
+
+
+@settings(max_examples=400, deadline=None)
+@given(_TEXT)
+@example("Hi 👩‍👩‍👧! 👩‍👩‍👧 Hello there. 🇫🇷🇩🇪 e\u0301" * 20)
+@example("e\u0301" * 300)
+def test_graphemes_stay_whole(text: str) -> None:
+    written = joined(text)
+    inner = {match.end() for match in regex.finditer(r"\X", written)}
+    for piece in split(text, [max(1, len(text))], Lengths(), None):
+        if _longest_grapheme(piece.text) < 60:
+            assert piece.end in inner or written[piece.end - 1].isspace()
+
+
+def _longest_grapheme(text: str) -> int:
+    return max(len(cluster) for cluster in regex.findall(r"\X", text))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    _TEXT,
+    st.lists(st.integers(1, 12), min_size=1, max_size=20),
+    st.lists(st.sampled_from(["", "", "", "release", "flush"]), min_size=1, max_size=20),
+    st.sampled_from([0.0, 0.3, 2.0]),
+)
+def test_nothing_is_lost_when_the_writer_pauses(
+    text: str, sizes: list[int], pauses: list[str], silence_s: float
+) -> None:
+    splitter = Splitter()
+    pieces: list[Piece] = []
+    at = turn = 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        pieces += splitter.feed(text[at : at + size])
+        match pauses[turn % len(pauses)]:
+            case "release":
+                pieces += splitter.release(silence_s)
+            case "flush":
+                pieces += splitter.flush()
+        at, turn = at + size, turn + 1
+    pieces += splitter.finish()
+    written = joined(text)
+    given_text = "".join(piece.text for piece in pieces)
+    assert written.startswith(given_text)
+    assert not speakable(written[len(given_text) :])
+    assert all(speakable(piece.text) for piece in pieces)
+    assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
