@@ -56,6 +56,8 @@ class Gateway:
         self.progress: Progress | None = None
         self.on_started: Callable[[Exception | None], None] | None = None
         self.failure: Exception | None = None
+        self.started = False
+        """Whether the engine was started and really spoke."""
         self.metrics.watch(synthesizer.stats)
 
     async def start(self) -> None:
@@ -69,6 +71,8 @@ class Gateway:
             _log.error("The speech engine could not start: %s", failure)
             self.failure = failure
             self.readiness.failure = str(failure)
+        else:
+            self.started = True
         if self.on_started is not None:
             self.on_started(self.failure)
 

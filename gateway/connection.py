@@ -11,14 +11,14 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from uvicorn.protocols.utils import ClientDisconnected
 
 from engine.api import SpeechError, SpeechRequest, Synthesizer
 from gateway.metrics import Metrics
+from gateway.protocol import ERRORS
 from gateway.session import CancelPiece, Close, Session
 from gateway.transport import EXTENSION
 
@@ -61,11 +61,13 @@ class Connection:
 
     async def run(self) -> str:
         """Serve until either side ends it; returns why, for the metrics."""
-        sender = asyncio.create_task(self._send())
-        watchdog = asyncio.create_task(self._watch())
+        sender = self._guard(self._send())
+        watchdog = self._guard(self._watch())
         self._settle()
         try:
             await self._receive()
+        except Exception as fault:
+            self._crash(fault)
         finally:
             self._session.abandon()
             self._settle()
@@ -98,16 +100,16 @@ class Connection:
 
     async def _send(self) -> None:
         burst = 0
-        try:
-            while True:
-                item = self._session.take(self._clock())
-                if item is None:
-                    self._settle()
-                    self._may_send.clear()
-                    await self._may_send.wait()
-                    burst = 0
-                    continue
-                self._sending_since = self._clock()
+        while True:
+            item = self._session.take(self._clock())
+            if item is None:
+                self._settle()
+                self._may_send.clear()
+                await self._may_send.wait()
+                burst = 0
+                continue
+            self._sending_since = self._clock()
+            try:
                 if isinstance(item, Close):
                     self._ended = item.reason
                     await self._socket.close(item.code, item.reason)
@@ -116,14 +118,14 @@ class Connection:
                     await self._socket.send_text(item)
                 else:
                     await self._socket.send_bytes(item)
-                self._sending_since = None
-                burst += 1
-                if burst % _BURST == 0:
-                    self._settle()
-                    await asyncio.sleep(0)
-        except (WebSocketDisconnect, ClientDisconnected, RuntimeError):
-            # The reader sees the disconnect and ends everything.
-            return
+            except (WebSocketDisconnect, RuntimeError):
+                # The connection is closed; the reader sees it too and ends everything.
+                return
+            self._sending_since = None
+            burst += 1
+            if burst % _BURST == 0:
+                self._settle()
+                await asyncio.sleep(0)
 
     async def _speak(self, key: int, request: SpeechRequest) -> None:
         """Carry one piece's audio from the engine into the session."""
@@ -153,6 +155,26 @@ class Connection:
         if cancelled_at is not None:
             self._metrics.cancelled(self._clock() - cancelled_at)
 
+    def _guard(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run `work`; a fault in it ends the connection instead of leaving it half alive."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._check)
+        return task
+
+    def _check(self, task: asyncio.Task[None]) -> None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._crash(fault)
+
+    def _crash(self, fault: BaseException) -> None:
+        _log.error("session %s ends with a fault", self._session.name, exc_info=fault)
+        self._ended = "internal"
+        self._metrics.error("internal")
+        self._fail(ERRORS["internal"].close or 1011, "internal")
+
+    def _fail(self, code: int, reason: str) -> None:
+        self._socket.scope["extensions"][EXTENSION](code, reason)
+
     async def _watch(self) -> None:
         """End the connection of a reader that takes nothing."""
         while True:
@@ -161,7 +183,7 @@ class Connection:
             if since is not None and self._clock() - since > self._stall_limit:
                 self._ended = "slow_reader"
                 self._metrics.error("slow_reader")
-                self._socket.scope["extensions"][EXTENSION](1008, "slow_reader")
+                self._fail(ERRORS["slow_reader"].close or 1008, "slow_reader")
                 return
 
     def _settle(self) -> None:
@@ -173,7 +195,7 @@ class Connection:
                     self._cancelled_at[command.key] = self._clock()
                     task.cancel()
             else:
-                task = asyncio.create_task(self._speak(command.key, command.request))
+                task = self._guard(self._speak(command.key, command.request))
                 self._pieces[command.key] = task
                 task.add_done_callback(partial(self._over, command.key))
         self._may_send.set()
@@ -195,5 +217,8 @@ class Connection:
 
     def _tick(self) -> None:
         self._timer = self._timer_at = None
-        self._session.tick(self._clock())
-        self._settle()
+        try:
+            self._session.tick(self._clock())
+            self._settle()
+        except Exception as fault:
+            self._crash(fault)

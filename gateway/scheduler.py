@@ -37,6 +37,11 @@ class Scheduler:
         """A piece that is in the engine; None when it is over or was dropped."""
         return self._running.get(key)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no piece waits or runs."""
+        return not self._waiting and not self._running
+
     def done(self, piece: Piece, context: object | None) -> None:
         """All audio of a piece is there."""
         del self._running[piece.key]

@@ -494,7 +494,7 @@ class Session:
 
     def _take_in(self, turn: Turn, pieces: list[Piece], now: float) -> None:
         if pieces and pieces[0].index == 0:
-            turn.awaited = self._lead(now) <= 0.0
+            turn.awaited = turn is self._turns[0] and self._lead(now) <= 0.0
         self._scheduler.add(pieces)
 
     def _finish(self, close: Close, now: float) -> None:
@@ -534,16 +534,19 @@ class Session:
 
     def _tell(self, message: ServerMessage) -> None:
         """An answer that overtakes audio."""
+        if self._closing is not None:
+            return
         if isinstance(message, Error):
             self._observer.error(message.code)
         self._control.append(message)
-        if len(self._control) > _MAX_CONTROL and self._closing is None:
+        if len(self._control) > _MAX_CONTROL:
             self._fail("slow_reader")
 
     def _fail(self, code: str) -> None:
         """End the session at once with an error."""
+        self._observer.error(code)
+        self._control.append(ProtocolError(code).error)
         self._closing = Close(ERRORS[code].close or 1011, code)
-        self._tell(ProtocolError(code).error)
 
     # -- scheduling ------------------------------------------------------------------------------
 
@@ -567,6 +570,8 @@ class Session:
         turn = self._open_turn()
         while turn is not None and turn.uncut and turn.release_stage < len(_SILENCES):
             silence = _SILENCES[turn.release_stage]
+            if silence and not self._scheduler.idle:
+                return None
             due = max(turn.text_at + silence, now + lead - _RELEASE_LEAD_SECONDS)
             if due > now:
                 return due

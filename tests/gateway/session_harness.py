@@ -1,0 +1,204 @@
+"""A session driven by hand: a clock, an engine of commands, and everything that came out, read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from fake_engine import LIMITS, VOICES
+
+from engine.api import AudioChunk, Pcm, SpeechError, SpeechRequest
+from gateway.cutting import Lengths, Splitter
+from gateway.opus import PcmEncoder
+from gateway.protocol import AudioHeader, unpack_audio
+from gateway.session import CancelPiece, Close, Offer, Session, StartPiece
+from gateway.settings import Settings
+
+
+class CountingObserver:
+    """A `session.Observer` that keeps everything."""
+
+    def __init__(self) -> None:
+        self.turns: Counter[str] = Counter()
+        self.pieces: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.first_packets: list[float] = []
+        self.first_audibles: list[float] = []
+        self.underruns: list[float] = []
+        self.leads: list[float] = []
+        self.tokens = (0, 0)
+
+    def turn_started(self) -> None:
+        self.turns["started"] += 1
+
+    def turn_over(self, outcome: str) -> None:
+        self.turns[outcome] += 1
+
+    def first_packet(self, seconds: float) -> None:
+        self.first_packets.append(seconds)
+
+    def first_audible(self, seconds: float) -> None:
+        self.first_audibles.append(seconds)
+
+    def packet(self, payload_bytes: int, lead: float) -> None:
+        self.leads.append(lead)
+
+    def underrun(self, seconds: float) -> None:
+        self.underruns.append(seconds)
+
+    def piece_over(self, outcome: str) -> None:
+        self.pieces[outcome] += 1
+
+    def prompt(self, tokens: int, cached: int) -> None:
+        self.tokens = (self.tokens[0] + tokens, self.tokens[1] + cached)
+
+    def error(self, code: str) -> None:
+        self.errors[code] += 1
+
+
+@dataclass
+class Packet:
+    """An audio message with its PCM."""
+
+    header: AudioHeader
+    pcm: Pcm
+
+
+Out = dict[str, Any] | Packet | Close
+
+
+@dataclass
+class Harness:
+    """Started by default, with PCM so that tests can see which piece a sample belongs to."""
+
+    settings: Settings = field(default_factory=Settings)
+    start: dict[str, Any] | None = field(default_factory=dict)
+    now: float = 1000.0
+
+    def __post_init__(self) -> None:
+        self.observer = CountingObserver()
+        offer = Offer(
+            voices=VOICES,
+            limits=LIMITS,
+            make_splitter=lambda: Splitter(Lengths()),
+            make_encoder=lambda start: PcmEncoder(start.frame_ms),
+            to_spoken=str.strip,
+        )
+        self.session = Session("test", self.settings, offer, self.observer, self.now)
+        self.engine: dict[int, SpeechRequest] = {}
+        """Pieces in the engine."""
+        self.requests: list[SpeechRequest] = []
+        self.keys: list[int] = []
+        self.cancelled: list[int] = []
+        self.out: list[Out] = []
+        if self.start is not None:
+            self.send("session.start", **{"format": "pcm_s16le", **self.start})
+            self.take()
+            self.out.clear()
+
+    # -- in --------------------------------------------------------------------------------------
+
+    def send(self, type: str, **values: Any) -> None:
+        self.session.receive(json.dumps({"type": type, **values}), self.now)
+        self.settle()
+
+    def raw(self, message: str | bytes) -> None:
+        self.session.receive(message, self.now)
+        self.settle()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with every tick the session asks for."""
+        end = self.now + seconds
+        while (due := self.session.deadline) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.session.tick(self.now)
+            self.settle()
+            assert self.session.deadline is None or self.session.deadline > self.now - 1e-9
+        self.now = end
+
+    def audio(self, key: int, samples: int, level: float = 0.5, *, final: bool = False) -> None:
+        """Constant audio of a piece: the level tells whose it is."""
+        chunk = AudioChunk(
+            np.full(samples, level, np.float32),
+            final=final,
+            context=("context", key) if final else None,
+            prompt_tokens=10 if final else 0,
+            cached_tokens=8 if final else 0,
+        )
+        if final:
+            self.engine.pop(key, None)
+        self.session.audio(key, chunk, self.now)
+        self.settle()
+
+    def fail(self, key: int, code: str = "runaway", *, retryable: bool = False) -> None:
+        self.engine.pop(key, None)
+        self.session.failed(key, SpeechError(code, "It failed.", retryable=retryable), self.now)
+        self.settle()
+
+    def speak_all(self, samples: int = 4800) -> None:
+        """The engine makes everything it is asked for."""
+        while True:
+            for key in sorted(self.engine):
+                self.audio(key, samples, final=True)
+            self.take()
+            if not self.engine:
+                if self.session.deadline is None:
+                    return
+                self.wait(self.session.deadline - self.now + 1e-6)
+
+    def settle(self) -> None:
+        for command in self.session.commands():
+            if isinstance(command, StartPiece):
+                assert command.key not in self.engine
+                self.engine[command.key] = command.request
+                self.requests.append(command.request)
+                self.keys.append(command.key)
+            else:
+                assert isinstance(command, CancelPiece)
+                del self.engine[command.key]
+                self.cancelled.append(command.key)
+
+    # -- out -------------------------------------------------------------------------------------
+
+    def take(self, most: int = 1_000_000) -> list[Out]:
+        """Read what the session sends, at most so many messages."""
+        taken: list[Out] = []
+        while len(taken) < most:
+            item = self.session.take(self.now)
+            self.settle()
+            if item is None:
+                break
+            if isinstance(item, str):
+                taken.append(json.loads(item))
+            elif isinstance(item, bytes):
+                header, payload = unpack_audio(item)
+                taken.append(Packet(header, np.frombuffer(payload, "<i2") / np.float32(32767)))
+            else:
+                taken.append(item)
+                break
+        self.out += taken
+        return taken
+
+    def messages(self, type: str | None = None) -> list[dict[str, Any]]:
+        """JSON messages so far, of one type or all."""
+        found = [item for item in self.out if isinstance(item, dict)]
+        return [message for message in found if type in (None, message["type"])]
+
+    def types(self) -> list[str]:
+        """What came, runs of audio as one `audio`."""
+        names: list[str] = []
+        for item in self.out:
+            name = item["type"] if isinstance(item, dict) else type(item).__name__
+            if name == "Packet":
+                name = "audio"
+                if names[-1:] == ["audio"]:
+                    continue
+            names.append(name)
+        return names
+
+    def packets(self, turn: int | None = None) -> list[Packet]:
+        found = [item for item in self.out if isinstance(item, Packet)]
+        return [packet for packet in found if turn in (None, packet.header.turn)]
