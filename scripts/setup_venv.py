@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -170,7 +171,10 @@ def install_lock(lock: Path) -> None:
     wanted = pins(lock)
     for requirement in [pin for pin in wanted if pin.startswith("torch==")]:
         install_torch(requirement)
-    text = re.sub(r"^torch==.*(\\\n.*)*\n", "", lock.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^torch==.*\n", "", lock.read_text(), flags=re.MULTILINE)
+    if platform.machine() != "x86_64":
+        say(f"The lock's hashes are for x86-64; this is {platform.machine()}: versions only.")
+        text = "\n".join(pins(lock))
     rest = VENV / f"without-torch-{lock.name}.txt"
     rest.write_text(text)
     say(f"Installing {len(wanted)} packages of {lock.relative_to(ROOT)}")
