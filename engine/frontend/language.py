@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.frontend.mandarin import HAN
+from engine.frontend.han import HAN
 
 Spoken = Literal["en", "zh"]
 
 _HAN = re.compile(f"[{HAN}]")
 _LATIN_WORD = re.compile(r"[^\W\d_" + HAN + r"]+(?:['’][^\W\d_" + HAN + r"]+)*")
 _PARTS = re.compile(f"[{HAN}]|[^\\W\\d_{HAN}]")
+_NUMBER_BEFORE = re.compile(r"(?<![A-Za-z\d.,:/%-])[￥¥$€]?\d[\d.,:/%-]*$")
 _CHINESE_MARKS = re.compile("[，。！？；：、「」『』《》【】￥]")
 
 
@@ -40,8 +41,9 @@ def main_language(text: str, default: Spoken = "en") -> Spoken:
 def runs(text: str, main: Spoken) -> list[Run]:
     """Split into stretches of one script.
 
-    What is neither (digits, marks, spaces) stays with the stretch before it; at the start, with the
-    one after it. Text without letters is one run in `main`.
+    What is neither (digits, marks, spaces) stays with the stretch before it, at the start with the
+    one after it; but a number right before a Chinese character goes with that ("50元"). Text
+    without letters is one run in `main`.
     """
     out: list[Run] = []
     start, language = 0, None
@@ -50,8 +52,11 @@ def runs(text: str, main: Spoken) -> list[Run]:
         if language is None:
             language = here
         elif here != language:
-            out.append(Run(language, text[start : letter.start()]))
-            start, language = letter.start(), here
+            end = letter.start()
+            if here == "zh" and (number := _NUMBER_BEFORE.search(text, start, end)):
+                end = number.start()
+            out.append(Run(language, text[start:end]))
+            start, language = end, here
     if start < len(text):
         out.append(Run(language or main, text[start:]))
     return out

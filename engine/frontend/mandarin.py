@@ -8,9 +8,9 @@ from typing import Any
 import jieba
 from pypinyin import Style, lazy_pinyin
 
+from engine.frontend.han import HAN
 from engine.frontend.pinyin import syllable_phonemes
 
-HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f〇"
 _SEGMENT = re.compile(f"[{HAN}]+|[^{HAN}]+")
 _IS_HAN = re.compile(f"[{HAN}]")
 _MARKS = str.maketrans(

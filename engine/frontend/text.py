@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.api import Language, SpeechError
+from engine.frontend.characters import plain
 from engine.frontend.english import English
-from engine.frontend.language import Spoken, main_language, runs
-from engine.frontend.mandarin import Mandarin
+from engine.frontend.english_rules import english_words
+from engine.frontend.language import Run, Spoken, main_language, runs
+from engine.frontend.mandarin import Mandarin, spaced_marks
+from engine.frontend.mandarin_rules import mandarin_words
 from engine.frontend.phonemes import TERMINALS, Alphabet, has_sound
 
 
@@ -32,14 +35,34 @@ class TextFrontend:
         """Raises `SpeechError`: `empty_text`, or `unpronounceable` when nothing can be said."""
         if not text.strip():
             raise SpeechError("empty_text", "There is no text to speak.")
+        text = plain(text)
         main = main_language(text) if language == "auto" else language
-        phonemes = self._alphabet.clean(self._phonemes(text, main))
+        stretches = spoken_runs(text, main)
+        phonemes = self._alphabet.clean(" ".join(map(self._phonemes, stretches)))
         if not has_sound(phonemes):
             raise SpeechError("unpronounceable", "Nothing in the text can be spoken.")
         if phonemes[-1] not in TERMINALS:
             phonemes += "."
-        return Reading(main, text, phonemes)
+        return Reading(main, " ".join(run.text for run in stretches), phonemes)
 
-    def _phonemes(self, text: str, main: Spoken) -> str:
-        readers = {"en": self._english.phonemes, "zh": self._mandarin.phonemes}
-        return " ".join(readers[run.language](run.text) for run in runs(text, main))
+    def _phonemes(self, run: Run) -> str:
+        if run.language == "zh":
+            return self._mandarin.phonemes(run.text)
+        return self._english.phonemes(spaced_marks(run.text))
+
+
+def spoken_runs(text: str, main: Spoken) -> list[Run]:
+    """The words to be said, by language.
+
+    Numbers are read in the language of the sentence when that is Chinese ("GPT 四"); in an English
+    sentence, in the language of what they stand next to.
+    """
+    if main == "zh":
+        stretches = runs(mandarin_words(text), "zh")
+        return [
+            Run("en", english_words(run.text)) if run.language == "en" else run for run in stretches
+        ]
+    return [
+        Run(run.language, (english_words if run.language == "en" else mandarin_words)(run.text))
+        for run in runs(text, "en")
+    ]
