@@ -174,7 +174,7 @@ def install_lock(lock: Path) -> None:
     text = re.sub(r"^torch==.*\n", "", lock.read_text(), flags=re.MULTILINE)
     if platform.machine() != "x86_64":
         say(f"The lock's hashes are for x86-64; this is {platform.machine()}: versions only.")
-        text = "\n".join(pins(lock))
+        text = "\n".join(pin for pin in wanted if not pin.startswith("torch=="))
     rest = VENV / f"without-torch-{lock.name}.txt"
     rest.write_text(text)
     say(f"Installing {len(wanted)} packages of {lock.relative_to(ROOT)}")
