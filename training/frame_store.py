@@ -53,8 +53,8 @@ def encode_shards(folder: Path, codec: Codec) -> None:
 class FrameSegments:
     """Random segments of whole frames: codes and the audio they stand for, held on one device.
 
-    Every voice is drawn equally often, whatever its hours; within a voice every second of speech is
-    equally likely.
+    Voices are drawn in proportion to the square root of their hours: a voice of few hours is heard
+    more often than its share, but not learned by heart.
     """
 
     def __init__(self, folder: Path, device: torch.device, seed: int) -> None:
@@ -94,7 +94,8 @@ class FrameSegments:
             spoken = frames * SAMPLES_PER_FRAME / SAMPLE_RATE / 3600
             self.hours[voice] = self.hours.get(voice, 0.0) + spoken
         self._weights = torch.tensor(
-            [n / self.hours[v] for v, n in zip(voices, frame_counts, strict=True)], device=device
+            [n / self.hours[v] ** 0.5 for v, n in zip(voices, frame_counts, strict=True)],
+            device=device,
         )
         self._random = torch.Generator(device=device).manual_seed(seed)
 

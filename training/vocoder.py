@@ -352,7 +352,7 @@ def main() -> None:
     parser.add_argument("--planned", type=float, help="of all runs together; default: this run")
     parser.add_argument("--spent", type=float, default=0.0, help="by the runs before")
     parser.add_argument("--judges", type=Path, help="judges_fp16.safetensors of a run before")
-    parser.add_argument("--batch", type=int, default=Settings.batch)
+    parser.add_argument("--batch", type=int, default=Settings().batch)
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
