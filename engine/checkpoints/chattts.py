@@ -3,8 +3,8 @@
 Layout of a prompt (ids): `[Stts] speaker reference-text [speed_N] text [Ptts] reference-codes`,
 where speaker is a registered vector or `[empty_spk]`. Reference codes stand after the text, so
 pieces of a voice share only the head of their prompts. The previous piece of a turn continues the
-reference. A text with `[oral_N]`, `[laugh_N]` or `[break_N]` is refined first: `[Sbreak] text [Pbreak] tags`
-makes the model write the text it then speaks.
+reference. A text with `[oral_N]`, `[laugh_N]` or `[break_N]` is refined first: `[Sbreak] text
+[Pbreak] tags` makes the model write the text it then speaks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from engine.checkpoints.chattts_release import Release
 from engine.checkpoints.chattts_voices import DEFAULT_VOICE, LANGUAGES, ChatTTSVoice, random_voice
 from engine.checkpoints.speaker_vectors import decode_vector, unit
 from engine.frontend.chattts import ChatTTSFrontend, TokenText
-from engine.frontend.chattts_spelling import Speller
 
 if TYPE_CHECKING:
     from engine.codec.model import Codec
@@ -93,7 +92,7 @@ class ChatTTSCheckpoint:
         self.decode_from = decode_from
         self._release = release
         self._tokens = release.tokens
-        self._frontend = ChatTTSFrontend(release.tokens, Speller(), release.homophones)
+        self._frontend = ChatTTSFrontend(release.tokens, release.homophones)
         self._voices = _catalogue(release, random_speakers)
         self._codec: Codec | None = None
         self._registered = _Registered()
@@ -132,6 +131,10 @@ class ChatTTSCheckpoint:
             min_speed=MIN_SPEED,
             max_speed=MAX_SPEED,
         )
+
+    def token(self, name: str) -> int:
+        """Id of a control token such as `[spk_emb]`."""
+        return self._tokens[name]
 
     # -- voices ----------------------------------------------------------------------------------
 

@@ -40,6 +40,10 @@ CODEC_FILES: dict[str, Literal["dvae", "decoder", "vocos"]] = {
 CODEC_SIZES = "voxgate_codec"
 """Key in the GPT configuration of releases whose codec has other sizes than the official one: the
 arguments of `engine.codec.config.released_config`."""
+RELEASE_FILES = (
+    *(GPT_CONFIG, GPT, EMBED, DVAE, DECODER, VOCOS),
+    *(TOKENIZER, TOKENIZER_CONFIG, SPECIAL_TOKENS),
+)
 STATISTICS = ("asset/spk_stat.pt", "asset/spk_stat.txt", "asset/spk_stat.npy")
 
 _FLOATS = {"F32", "F16", "BF16"}
@@ -73,6 +77,7 @@ def sizes_from(config: Mapping[str, Any]) -> Sizes:
     Raises `ValueError` naming every field that cannot be used.
     """
     wrong: list[str] = []
+    usual = Sizes()
 
     def whole(key: str, default: int) -> int:
         value = config.get(key, default)
@@ -90,16 +95,16 @@ def sizes_from(config: Mapping[str, Any]) -> Sizes:
 
     rope = config if "rope_theta" in config else config.get("rope_parameters") or {}
     found = Sizes(
-        hidden=whole("hidden_size", Sizes.hidden),
-        intermediate=whole("intermediate_size", Sizes.intermediate),
-        layers=whole("num_hidden_layers", Sizes.layers),
-        heads=whole("num_attention_heads", Sizes.heads),
-        positions=whole("max_position_embeddings", Sizes.positions),
-        text_vocab=whole("num_text_tokens", Sizes.text_vocab),
-        code_vocab=whole("num_audio_tokens", Sizes.code_vocab),
-        codebooks=whole("num_vq", Sizes.codebooks),
-        rms_norm_eps=number(config, "rms_norm_eps", Sizes.rms_norm_eps),
-        rope_theta=number(rope, "rope_theta", Sizes.rope_theta),
+        hidden=whole("hidden_size", usual.hidden),
+        intermediate=whole("intermediate_size", usual.intermediate),
+        layers=whole("num_hidden_layers", usual.layers),
+        heads=whole("num_attention_heads", usual.heads),
+        positions=whole("max_position_embeddings", usual.positions),
+        text_vocab=whole("num_text_tokens", usual.text_vocab),
+        code_vocab=whole("num_audio_tokens", usual.code_vocab),
+        codebooks=whole("num_vq", usual.codebooks),
+        rms_norm_eps=number(config, "rms_norm_eps", usual.rms_norm_eps),
+        rope_theta=number(rope, "rope_theta", usual.rope_theta),
     )
     if found.hidden % found.heads:
         wrong.append(f"hidden_size {found.hidden} is no multiple of {found.heads} heads")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from engine.checkpoints import chattts_layout as layout
-from engine.checkpoints.chattts_layout import Header, Sizes
+from engine.checkpoints.chattts_layout import Header, Shape, Sizes
 from engine.checkpoints.chattts_voices import ChatTTSVoice, read_statistics, read_voices
 from engine.checkpoints.speaker_vectors import SpeakerStatistics
 from engine.codec.config import CodecConfig, CodecError, released_config
@@ -52,12 +52,13 @@ class Release:
             codec_config = released_config(
                 gpt_hidden=sizes.hidden, **config.get(layout.CODEC_SIZES, {})
             )
-        check.tensors(layout.GPT, lambda h: layout.tensor_problems(h, layout.gpt_tensors(sizes)))
-        check.tensors(
-            layout.EMBED, lambda h: layout.tensor_problems(h, layout.embed_tensors(sizes))
-        )
+        check.lm_tensors(layout.GPT, layout.gpt_tensors(sizes))
+        check.lm_tensors(layout.EMBED, layout.embed_tensors(sizes))
         for file, part in layout.CODEC_FILES.items():
-            check.tensors(file, lambda h, p=part: faults(codec_config, p, _as_tensors(h)))
+            header = check.header(file)
+            if header is not None:
+                found = faults(codec_config, part, _as_tensors(header))
+                check.problems += [f"{file}: {fault}" for fault in found]
         check.exists(layout.TOKENIZER_CONFIG)
         check.exists(layout.SPECIAL_TOKENS)
         tokens = None
@@ -120,9 +121,9 @@ class Release:
 
         from engine.codec.model import Codec
 
-        files = (load_file(self.directory / file) for file in layout.CODEC_FILES)
+        dvae, decoder, vocos = (load_file(self.directory / file) for file in layout.CODEC_FILES)
         try:
-            return Codec.released(*files, config=self.codec_config)
+            return Codec.released(dvae, decoder, vocos, self.codec_config)
         except CodecError as error:
             raise layout.error(self.directory, [str(error)]) from error
 
@@ -157,15 +158,19 @@ class _Check:
                 self.problems.append(f"{file} must hold a JSON object")
         return {}
 
-    def tensors(self, file: str, find: Callable[[Header], list[str]]) -> None:
-        if not self.exists(file):
-            return
-        try:
-            header = layout.read_header(self.directory / file)
-        except (ValueError, OSError) as error:
-            self.problems.append(f"{file} {error}")
-            return
-        self.problems += [f"{file}: {problem}" for problem in find(header)]
+    def header(self, file: str) -> Header | None:
+        if self.exists(file):
+            try:
+                return layout.read_header(self.directory / file)
+            except (ValueError, OSError) as error:
+                self.problems.append(f"{file} {error}")
+        return None
+
+    def lm_tensors(self, file: str, expected: Mapping[str, Shape]) -> None:
+        header = self.header(file)
+        if header is not None:
+            wrong = layout.tensor_problems(header, expected)
+            self.problems += [f"{file}: {problem}" for problem in wrong]
 
 
 def _as_tensors(header: Header) -> dict[str, torch.Tensor]:

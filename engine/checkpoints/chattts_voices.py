@@ -85,7 +85,7 @@ def random_voice(statistics: SpeakerStatistics, seed: int, id: str | None = None
 
 
 def read_voices(directory: Path, sizes: Sizes) -> tuple[list[ChatTTSVoice], list[str]]:
-    """The voices of `voices.json`, and everything wrong with it. Without the file there are none."""
+    """The voices of `voices.json` (none without the file), and everything wrong with it."""
     path = directory / VOICES
     if not path.is_file():
         return [], []

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +154,7 @@ def codec_files(sizes: Sizes) -> dict[str, dict[str, Shape]]:
     from engine.codec.config import released_config
     from engine.codec.names import known_tensors
 
-    other = {} if sizes == FULL else SMALL_CODEC
+    other: dict[str, Any] = {} if sizes == FULL else dict(SMALL_CODEC)
     config = released_config(gpt_hidden=sizes.hidden, **other)
     return {file: known_tensors(config, part) for file, part in layout.CODEC_FILES.items()}
 

@@ -37,7 +37,8 @@ def decode_vector(text: str, hidden: int) -> Vector:
     """The float16 vector (hidden,) of `text`. Raises `ValueError` when it is none."""
     raw = _unpack(base16384.decode("".join(text.split())), hidden * 2)
     if len(raw) != hidden * 2:
-        raise ValueError(f"it holds {len(raw) // 2} numbers, this model's speakers have {hidden}")
+        count = f"{len(raw) // 2}" if len(raw) < hidden * 2 else f"more than {hidden}"
+        raise ValueError(f"it holds {count} numbers, this model's speakers have {hidden}")
     return checked(np.frombuffer(raw, dtype="<f2"), hidden)
 
 

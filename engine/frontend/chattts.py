@@ -8,20 +8,18 @@ is dropped: it is an instruction to the model and never something to say.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from pypinyin import Style, lazy_pinyin
 
 from engine.api import Language, SpeechError
+from engine.frontend.characters import plain
 from engine.frontend.chattts_tokens import INLINE_TAGS, REFINE_TAGS, TAG, ChatTTSTokens
 from engine.frontend.gb2312 import gb2312_characters
-from engine.frontend.language import Spoken, main_language, runs
-
-Spell = Callable[[str, Spoken], str]
-"""Spells out what is not words, in the language it stands in."""
+from engine.frontend.language import Spoken, main_language
+from engine.frontend.text import spoken_runs
 
 _SHORT = 4
 """Tokens below which a piece gets a pause behind it: a word alone otherwise ends in noise."""
@@ -66,11 +64,8 @@ class TokenText:
 class ChatTTSFrontend:
     """`homophones` replaces characters the voice is known to misread, one for one."""
 
-    def __init__(
-        self, tokens: ChatTTSTokens, spell: Spell, homophones: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, tokens: ChatTTSTokens, homophones: Mapping[str, str] | None = None) -> None:
         self.tokens = tokens
-        self._spell = spell
         self._homophones = str.maketrans(dict(homophones or {}))
 
     def read(self, text: str, language: Language = "auto") -> TokenText:
@@ -79,8 +74,8 @@ class ChatTTSFrontend:
             raise SpeechError("empty_text", "There is no text to speak.")
         refine = tuple(p for p in self._parts(text) if p in REFINE_TAGS)
         parts = [p for p in self._parts(text) if p not in REFINE_TAGS]
-        plain = "".join(p for p in parts if p not in INLINE_TAGS)
-        main = main_language(plain) if language == "auto" else language
+        words = "".join(p for p in parts if p not in INLINE_TAGS)
+        main = main_language(words) if language == "auto" else language
         written = [p if p in INLINE_TAGS else self.write(p, main) for p in parts]
         if not any(char.isalnum() for p in written if p not in INLINE_TAGS for char in p):
             raise SpeechError("unpronounceable", "Nothing in the text can be spoken.")
@@ -98,11 +93,11 @@ class ChatTTSFrontend:
 
     def write(self, text: str, language: Spoken) -> str:
         """Text without tags in words and marks the tokenizer knows."""
-        whole = unicodedata.normalize("NFKC", text)
-        spelled = "".join(self._spell(run.text, run.language) for run in runs(whole, language))
+        # The tokenizer takes no notice of spaces, so runs may be joined by them.
+        spelled = " ".join(run.text for run in spoken_runs(plain(text), language))
         # The marks come last: spelling needs the signs that they would replace.
-        plain = _CONTRACTION.sub(lambda found: _CONTRACTIONS[found[1].lower()], spelled)
-        marked = plain.translate(_MARKS[language]).translate(self._homophones)
+        whole = _CONTRACTION.sub(lambda found: _CONTRACTIONS[found[1].lower()], spelled)
+        marked = whole.translate(_MARKS[language]).translate(self._homophones)
         known = "".join(self._known(char) for char in marked)
         return _CLUSTER.sub(lambda found: _strongest(found[1]), known)
 

@@ -37,13 +37,12 @@ class ChatTTSTokens:
         except Exception as error:  # the Rust side raises plain Exception
             raise ValueError(f"is no tokenizer ({error})") from error
         needed = (*STRUCTURE, *INLINE_TAGS, *REFINE_TAGS, "[UNK]")
-        found = {token: self._tokenizer.token_to_id(token) for token in needed}
-        missing = [token for token, index in found.items() if index is None]
+        missing = [token for token in needed if not self.has(token)]
         if missing:
             raise ValueError(f"lacks the tokens {' '.join(missing)}")
-        self._ids: dict[str, int] = found
+        self._ids: dict[str, int] = {token: self._tokenizer.token_to_id(token) for token in needed}
         special = set(self._tokenizer.get_added_tokens_decoder())
-        self._never_spoken = special - {found[tag] for tag in INLINE_TAGS}
+        self._never_spoken = special - {self._ids[tag] for tag in INLINE_TAGS}
 
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())

@@ -4,7 +4,7 @@ The reference (PyPI `chattts` 0.2.5, AGPL-3.0+) is never installed beside the pr
 environment of its own, then run this script in it:
 
     python3.11 -m venv ref
-    ref/bin/pip install torch==2.13.0 transformers==5.19.0 safetensors==0.8.0 pybase16384==0.3.9 tqdm
+    ref/bin/pip install torch==2.13.0 transformers==5.19.0 safetensors pybase16384 tqdm
     ref/bin/pip install --no-deps chattts==0.2.5
     PYTHONPATH=. ref/bin/python tests/engine/checkpoints/make_golden.py
 
