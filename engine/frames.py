@@ -1,8 +1,8 @@
 """Frame handles: the shared table behind the token ids.
 
-vLLM wants one token id a step; a frame is several codes. So every frame is a row of a table and its
-token id names the row. The table is one file of shared memory, so the engine process writes what the
-front end reads, and it outlives an engine that is restarted.
+vLLM wants one token id a step; a frame is several codes. So every frame is a row of a table and
+its token id names the row. The table is one file of shared memory: the engine process writes what
+the front end reads, and it outlives an engine process that is restarted.
 
 Token ids:
 
@@ -11,11 +11,11 @@ Token ids:
     STATIC_BASE + row             a registered reference frame, kept for the life of the store
     FRAME_BASE + serial % span    a generated frame; its row in the ring is serial % rows
 
-`serial` counts every ring row ever handed out and never goes back, not even over an engine restart.
-A frame's row is overwritten exactly when `serial` passes the frame's own serial by more than `rows`,
-so its age tells whether a handle is still good; no tag per row is needed. `span` is the largest
-multiple of `rows` whose ids fit an int32. `epoch` advances every half span: requests that carry it
-as their prefix-cache salt can never meet a cached block of an older frame with the same id.
+`serial` counts every ring row ever handed out and never goes back, not even over a restart. A
+frame's row is overwritten exactly when `serial` passes the frame's own by more than `rows`, so its
+age tells whether a handle is still good; no tag per row is needed. `span` is the largest multiple
+of `rows` whose ids fit an int32. `epoch` advances every half span: requests that carry it as their
+prefix-cache salt can never meet a cached block of an older frame with the same id.
 
 The writer advances `serial` before it writes rows, and the reader checks ages after it has copied
 them: a row that changed under the reader is always noticed.

@@ -13,7 +13,7 @@ import itertools
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -93,7 +93,7 @@ class LanguageModel:
     """
 
     def __init__(self, settings: LanguageModelSettings) -> None:
-        """Raises `OSError`/`CheckpointError` when the model directory or shared memory will not do."""
+        """Raises `OSError` or `CheckpointError` when the directory or shared memory will not do."""
         self._settings = settings
         hf_config = json.loads((settings.model_dir / "config.json").read_text())
         self._config = LmConfig.from_dict(hf_config["voxgate"], vocab_size=hf_config["vocab_size"])
@@ -139,22 +139,25 @@ class LanguageModel:
     async def _launch(self) -> None:
         starting = asyncio.ensure_future(asyncio.to_thread(self._build))
         try:
-            llm = await asyncio.shield(starting)
+            await asyncio.shield(starting)
         except asyncio.CancelledError:
             # The thread cannot be interrupted; what it builds must not outlive us.
-            llm = await starting
-            await asyncio.to_thread(llm.shutdown)
+            with contextlib.suppress(Exception):
+                await starting
+            await self._discard()
             raise
-        self._llm = llm
+        assert self._llm is not None
         self._counters.gauges_to_zero()
         loop = asyncio.get_running_loop()
-        manager = llm.engine_core.resources.engine_manager
+        manager = self._llm.engine_core.resources.engine_manager
         self._sentinels = [process.sentinel for process in manager.processes]
         for sentinel in self._sentinels:
             loop.add_reader(sentinel, self._on_death)
         self._state = "ready"
 
-    def _build(self) -> AsyncLLM:
+    def _build(self) -> None:
+        # Not returned: while it starts, vLLM keeps exceptions whose tracebacks hold our frames, and
+        # with them whatever we return, for good.
         settings = self._settings
         with _environment(self._environment()):
             from vllm.engine.arg_utils import AsyncEngineArgs
@@ -177,12 +180,13 @@ class LanguageModel:
                 "scheduling_policy": "priority",
                 "stream_interval": settings.stream_interval,
                 "disable_log_stats": True,
+                "use_tqdm_on_load": False,
                 "distributed_executor_backend": "uni",
                 "worker_cls": "engine.runners.v1.VoxgateCPUWorker"
                 if on_cpu
                 else "engine.runners.v2.VoxgateGPUWorker",
             }
-            return AsyncLLM.from_engine_args(
+            self._llm = AsyncLLM.from_engine_args(
                 AsyncEngineArgs(**options), stat_loggers=[self._counters.logger]
             )
 
@@ -192,7 +196,7 @@ class LanguageModel:
             PATH_VARIABLE: str(self._store.path),
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
-            "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"),
+            "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
             "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         }
         if self._settings.device == "cuda":
@@ -232,7 +236,7 @@ class LanguageModel:
         llm, self._llm = self._llm, None
         if llm is not None:
             self._fail_pending(llm)
-            await asyncio.to_thread(llm.shutdown)
+            await asyncio.to_thread(_shut_down, llm)
 
     def _forget_sentinels(self) -> None:
         loop = asyncio.get_running_loop()
@@ -383,6 +387,15 @@ class LanguageModel:
         return SpeechError(
             "engine_restarting", "the speech engine is restarting; try again soon", retryable=True
         )
+
+
+def _shut_down(llm: AsyncLLM) -> None:
+    # An orderly exit takes the engine process seconds of tearing its heap down, and there is
+    # nothing in it to save: it is killed.
+    processes = llm.engine_core.resources.engine_manager.processes
+    llm.shutdown(timeout=0.0)
+    for process in processes:
+        process.join()
 
 
 class _Counters:

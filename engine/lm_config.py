@@ -77,7 +77,7 @@ class LmConfig:
         if not 0 < self.text_vocab <= vocab_size:
             problems.append(f"text_vocab {self.text_vocab} exceeds vocab_size {vocab_size}")
         if len({self.end_id, self.overrun_id}) != 2 or not (
-            0 <= min(self.end_id, self.overrun_id)
+            min(self.end_id, self.overrun_id) >= 0
             and max(self.end_id, self.overrun_id) < vocab_size
         ):
             problems.append(

@@ -149,15 +149,12 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
                 llama.append((name.removeprefix("model."), tensor))
             elif name in targets:
                 target = targets[name]
-                if name.startswith("emb_code_fixed."):
-                    tensor = tensor.expand_as(target)
-                if tensor.shape != target.shape:
-                    problems.append(
-                        f"{name} is {tuple(tensor.shape)}, expected {tuple(target.shape)}"
-                    )
-                    continue
-                target.copy_(tensor)
+                wanted = target.shape[-1:] if name.startswith("emb_code_fixed.") else target.shape
                 filled.add(name)
+                if tensor.shape == wanted:
+                    target.copy_(tensor)
+                else:
+                    problems.append(f"{name} is {tuple(tensor.shape)}, expected {tuple(wanted)}")
         loaded = {f"model.{name}" for name in self.model.load_weights(iter(llama))}
         for name in targets:
             fixed = name.replace("emb_code.", "emb_code_fixed.").removesuffix(".weight")

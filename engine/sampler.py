@@ -232,8 +232,8 @@ def draw(
 class FrameSampler:
     """One step of a batch: logits in, token ids out, codes (and hidden states) in the ring.
 
-    `ring` (rows, codebooks) int16 and `hidden_ring` (hidden_rows, hidden_size) live on the device of
-    the model; `span` is the store's.
+    `ring` (rows, codebooks) int16 and `hidden_ring` (hidden_rows, hidden_size) live on the model's
+    device; `span` is the store's.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """Canonical tensor names of a language model, whatever release its tensors come from.
 
 Canonical: `model.layers.*` and `model.norm.weight` as in a Llama, `emb_text.weight` (text_vocab,
-hidden), `emb_code.{i}.weight` (code_vocab, hidden), `head_code.{i}.weight` (code_vocab, hidden) and,
-where there is a text mode, `head_text.weight` (text_vocab, hidden). A packed checkpoint may leave
-out what a fixed codebook does not need: its head, and its embedding table in favour of the one
-row in use, `emb_code_fixed.{i}` (hidden,).
+hidden), `emb_code.{i}.weight` and `head_code.{i}.weight` (code_vocab, hidden) and, where there is a
+text mode, `head_text.weight` (text_vocab, hidden). A packed checkpoint may leave out what a fixed
+codebook does not need: its head, and its embedding table in favour of the one row in use,
+`emb_code_fixed.{i}` (hidden,).
 """
 
 from __future__ import annotations

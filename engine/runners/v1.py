@@ -15,7 +15,7 @@ from vllm.v1.outputs import SamplerOutput
 from vllm.v1.worker.cpu_worker import CPUWorker
 
 from engine.model import VoxgateForCausalLM
-from engine.runners.lifetime import exit_with_parent
+from engine.runners.lifetime import adopt_process
 from engine.sampler import (
     Batch,
     FrameSampler,
@@ -104,6 +104,6 @@ class VoxgateCPUWorker(CPUWorker):  # type: ignore[misc]
     """vLLM's CPU worker with our sampler."""
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
-        exit_with_parent()
+        adopt_process()
         super().load_model(load_dummy_weights=load_dummy_weights)
         self.model_runner.sampler = V1Sampler(self.model_runner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from engine.api import SpeechError
-from engine.checkpoints.base import CodeSampling, Codes
+from engine.checkpoints.base import Codes, CodeSampling
 from engine.frames import FRAME_BASE
 from engine.language_model import FrameBatch, LanguageModel, LanguageModelSettings
 
@@ -61,12 +61,12 @@ async def lm(random_model_dir: Path) -> AsyncIterator[LanguageModel]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cramped(random_model_dir: Path) -> AsyncIterator[LanguageModel]:
-    """Prompts arrive in chunks of at most 48 positions, and the cache holds about five streams."""
+    """Prompts arrive in chunks of at most 48 positions, and the cache holds about four streams."""
     lm = LanguageModel(
         replace(
             settings(random_model_dir),
             max_num_batched_tokens=48,
-            kv_cache_bytes=40 * KV_BYTES_PER_BLOCK,
+            kv_cache_bytes=34 * KV_BYTES_PER_BLOCK,
         )
     )
     await lm.start()
@@ -187,8 +187,8 @@ async def test_two_voices_with_equal_text_share_nothing(lm: LanguageModel) -> No
     again_two, last = await collect(lm, [*two, *text], SAMPLING)
     assert last.cached_tokens >= 4 * BLOCK
     assert np.array_equal(codes_two, again_two)
-    same = (codes_one[:, [0, 2]] == codes_two[:, [0, 2]]).all(1).mean()
-    assert same < 0.1
+    # Equal seeds give both the same noise, so some frames agree by themselves.
+    assert (codes_one[:, [0, 2]] == codes_two[:, [0, 2]]).all(1).mean() < 0.5
 
 
 async def test_speaker_vectors_are_voices_too(lm: LanguageModel) -> None:
@@ -257,11 +257,20 @@ async def test_cancelling_frees_the_slot_and_the_blocks_at_once(
     await quiet(lm)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - statistics have no event to wait for
+            await asyncio.sleep(0.001)
+
+
 async def quiet(lm: LanguageModel) -> None:
     """Wait until the engine holds nothing."""
-    async with asyncio.timeout(30):
-        while (stats := lm.stats()).running or stats.waiting or stats.kv_cache_usage:
-            await asyncio.sleep(0.01)
+
+    def idle() -> bool:
+        stats = lm.stats()
+        return not (stats.running or stats.waiting or stats.kv_cache_usage)
+
+    await until(idle)
 
 
 async def test_requests_opened_and_aborted_leave_nothing(
@@ -270,7 +279,7 @@ async def test_requests_opened_and_aborted_leave_nothing(
     async def open_and_abort(count: int) -> None:
         async def one(seed: int) -> None:
             generation = lm.generate([*voice, 5, seed % 100], replace(SAMPLING, seed=seed))
-            for _ in range(seed % 3):
+            for _ in range(1 + seed % 3):
                 await anext(generation)
             await generation.aclose()
 
@@ -282,11 +291,12 @@ async def test_requests_opened_and_aborted_leave_nothing(
         parent = psutil.Process()
         return [process.memory_info().rss for process in [parent, *parent.children()]]
 
-    await open_and_abort(100)
+    # Until every block of the cache was used once, memory does grow.
+    await open_and_abort(500)
     before, tasks = memory(), len(asyncio.all_tasks())
     await open_and_abort(200)
     for grown in np.subtract(memory(), before):
-        assert grown < 8 << 20
+        assert grown < 4 << 20
     assert len(asyncio.all_tasks()) == tasks
     codes, _ = await collect(lm, [*voice, 5], SAMPLING)
     assert len(codes) == FRAMES
@@ -296,8 +306,7 @@ async def test_cancelling_the_task_cancels_the_generation(
     lm: LanguageModel, voice: list[int]
 ) -> None:
     task = asyncio.create_task(collect(lm, [*voice, 5], SAMPLING))
-    while not lm.stats().running:
-        await asyncio.sleep(0.001)
+    await until(lambda: lm.stats().running > 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
