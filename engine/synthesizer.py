@@ -29,7 +29,13 @@ from engine.api import (
     describe,
 )
 from engine.checkpoints import load_checkpoint
-from engine.checkpoints.base import Checkpoint, CodeSampling, PiecePlan, PromptContext
+from engine.checkpoints.base import (
+    Checkpoint,
+    CodeSampling,
+    PiecePlan,
+    PromptContext,
+    RefiningCheckpoint,
+)
 from engine.chunking import ChunkPolicy
 from engine.codec.service import DecodeService
 from engine.language_model import FrameBatch, LanguageModel
@@ -147,7 +153,7 @@ class EngineSynthesizer:
         """Yield the piece's audio as it is made; see `engine.api.Synthesizer.speak`."""
         if self._decoder is None or self._state == "stopped":
             raise SpeechError("engine_stopped", "The speech engine is not running.", retryable=True)
-        plan = self._plan(request)
+        plan = await self._plan(request)
         decoder, state = self._decoder, self._decoder.open()
         generation = self._lm.generate(
             plan.prompt,
@@ -198,7 +204,7 @@ class EngineSynthesizer:
             raise RuntimeError("the checkpoint decodes hidden states but the engine keeps none")
         return batch.hidden
 
-    def _plan(self, request: SpeechRequest) -> PiecePlan:
+    async def _plan(self, request: SpeechRequest) -> PiecePlan:
         context = request.context
         if context is not None and not isinstance(context, PromptContext):
             raise SpeechError(
@@ -207,7 +213,18 @@ class EngineSynthesizer:
             )
         if context is not None and not self._lm.alive(context.tokens):
             request = replace(request, context=None)
-        return self._checkpoint.plan(request)
+        checkpoint = self._checkpoint
+        if isinstance(checkpoint, RefiningCheckpoint):
+            first = checkpoint.refine(request)
+            if first is not None:
+                refined = await self._lm.generate_text(
+                    first.prompt,
+                    first.sampling,
+                    priority=request.priority,
+                    request_id=self._request_id("refine"),
+                )
+                return checkpoint.plan(request, refined)
+        return checkpoint.plan(request)
 
     def _request_id(self, kind: str) -> str:
         return f"{kind}-{os.getpid()}-{next(self._ids)}"

@@ -20,7 +20,9 @@ def load_checkpoint(settings: EngineSettings) -> Checkpoint:
     if (path / "asset").is_dir():
         from engine.checkpoints.chattts import ChatTTSCheckpoint
 
-        return ChatTTSCheckpoint.load(path, decode_from=settings.decode_from)
+        return ChatTTSCheckpoint.load(
+            path, decode_from=settings.decode_from, random_speakers=settings.seed_voices
+        )
     if (path / "voices.json").is_file():
         from engine.checkpoints.mini import MiniCheckpoint
 

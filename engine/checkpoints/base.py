@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,19 @@ class Checkpoint(Protocol):
         ...
 
     def plan(self, request: SpeechRequest) -> PiecePlan: ...
+
+
+@runtime_checkable
+class RefiningCheckpoint(Protocol):
+    """A checkpoint that may first write the text it then speaks (ChatTTS' refine pass)."""
+
+    def refine(self, request: SpeechRequest) -> PiecePlan | None:
+        """The text generation to run before `plan`; None when the request asks for none."""
+        ...
+
+    def plan(self, request: SpeechRequest, refined: Sequence[int] | None = None) -> PiecePlan:
+        """As `Checkpoint.plan`; `refined` are the ids that the generation of `refine` gave."""
+        ...
 
 
 class CheckpointError(Exception):

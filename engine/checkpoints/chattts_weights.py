@@ -44,4 +44,5 @@ def canonical(
 def fuse(gain: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
     """The weight (rows, columns) of a weight norm over rows, in float32."""
     rows = direction.float()
-    return rows * (gain.float() / rows.norm(dim=1, keepdim=True))
+    fused: torch.Tensor = rows * (gain.float() / rows.norm(dim=1, keepdim=True))
+    return fused

@@ -37,10 +37,11 @@ class ChatTTSTokens:
         except Exception as error:  # the Rust side raises plain Exception
             raise ValueError(f"is no tokenizer ({error})") from error
         needed = (*STRUCTURE, *INLINE_TAGS, *REFINE_TAGS, "[UNK]")
-        missing = [token for token in needed if not self.has(token)]
+        vocabulary: dict[str, int] = self._tokenizer.get_vocab()
+        missing = [token for token in needed if token not in vocabulary]
         if missing:
             raise ValueError(f"lacks the tokens {' '.join(missing)}")
-        self._ids: dict[str, int] = {token: self._tokenizer.token_to_id(token) for token in needed}
+        self._ids = {token: vocabulary[token] for token in needed}
         special = set(self._tokenizer.get_added_tokens_decoder())
         self._never_spoken = special - {self._ids[tag] for tag in INLINE_TAGS}
 
