@@ -58,6 +58,10 @@ def read_addresses(text: str, style: Style) -> str:
     return _ADDRESS.sub(lambda found: _read(found, style), text)
 
 
+def without_addresses(text: str) -> str:
+    return _ADDRESS.sub(" ", text)
+
+
 def spelled(letters: str) -> str:
     """Letters to be named one by one, as the English lexicon recognises them: `ai` -> A.I."""
     return ".".join(letters.upper())

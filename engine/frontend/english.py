@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from hibari.g2p import G2P
 from hibari.tts import Hibari
@@ -11,6 +12,7 @@ from engine.frontend.phonemes import TERMINALS
 
 _VOWELLESS = re.compile(r"(?<![\w.'’])[bcdfghjklmnpqrstvwxz]{2,6}(?![\w'’]|\.\w)", re.I)
 _ACCENTED = re.compile(r"[^\W\d_]*[\u00c0-\u024f\u1e00-\u1eff][^\W\d_]*")
+_LETTER_A = re.compile(r"(?<![\w'’.-])A(?=\s*(?:[,;:!?…)]|\.(?!\w)|$)|\s+(?:plus|minus)\b)")
 _INTERJECTIONS = frozenset(("hm", "hmm", "mm", "mmm", "sh", "shh", "shhh", "psst", "brr", "brrr"))
 
 
@@ -26,6 +28,8 @@ class English:
         """Phonemes of English words (see `english_rules`), sentence by sentence."""
         words = _VOWELLESS.sub(self._spelled, words)
         words = _ACCENTED.sub(self._known_form, words)
+        # Not the article: hibari takes phonemes in this notation.
+        words = _LETTER_A.sub("[A](/ˈA/)", words)
         sentences = Hibari.split_sentences(words)
         return " ".join(filter(None, map(self._sentence, sentences)))
 
@@ -42,8 +46,13 @@ class English:
         return word if known else ".".join(word.upper())
 
     def _known_form(self, found: re.Match[str]) -> str:
-        """The word as the lexicon has it, else without its accents: its readers know ASCII only."""
+        """The word as the lexicon has it, else without its accents.
+
+        A last é is sounded: those words are left to the network for unknown words.
+        """
         word = found[0]
+        if word.rstrip("s").endswith(("é", "ée")):
+            return word
         return word if self._has(word) or self._has(word.lower()) else without_accents(word)
 
     def _has(self, word: str) -> bool:
@@ -53,8 +62,6 @@ class English:
 
 def without_accents(word: str) -> str:
     """`São` -> Sao, `Łódź` -> Lodz."""
-    import unicodedata
-
     special = str.maketrans(
         {
             "ø": "o",

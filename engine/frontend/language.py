@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.frontend.addresses import without_addresses
 from engine.frontend.han import HAN
 
 Spoken = Literal["en", "zh"]
@@ -29,8 +30,10 @@ def main_language(text: str, default: Spoken = "en") -> Spoken:
     """The language most of the text is in.
 
     A Chinese character weighs as much as a word: a sentence with English names in it stays Chinese.
-    Text of digits and marks only is Chinese when its marks are, else `default`.
+    Addresses do not count. Text of digits and marks only is Chinese when its marks are, else
+    `default`.
     """
+    text = without_addresses(text)
     han = len(_HAN.findall(text))
     words = len(_LATIN_WORD.findall(text))
     if han or words:

@@ -34,8 +34,12 @@ _ROOM = re.compile(
 )
 _LONG = re.compile(r"(?<![\d.,A-Za-z])\d{9,}(?![\d]|[.,]\d)")
 _CARD = re.compile(r"(?<![\d.])\d{4}(?:[ -]\d{4}){2,4}(?!\d)")
-_DOTTED = re.compile(r"(?<![A-Za-z\d.])(?P<v>[vV]\.?\s?)?(?P<n>\d+(?:\.\d+){2,})(?![\d])")
-_VERSION = re.compile(r"(?<![A-Za-z\d])[vV](?P<n>\d+(?:\.\d+)?)(?![\d.]*\d)")
+_DOTTED = re.compile(
+    r"(?P<said>版本[号是为：:]*\s?)?(?<![A-Za-z\d.])(?P<v>[vV]\.?\s?)?(?P<n>\d+(?:\.\d+){2,})(?![\d])"
+)
+_VERSION = re.compile(
+    r"(?P<said>版本[号是为：:]*\s?)?(?<![A-Za-z\d])[vV](?P<n>\d+(?:\.\d+)?)(?![\d.]*\d)"
+)
 _CHINESE_DATE = re.compile(r"^(?:19|20)\d\d\.(?:0?[1-9]|1[0-2])\.(?:0?[1-9]|[12]\d|3[01])$")
 _YEARS = re.compile(
     r"(?<![\d.])(?P<a>[12]\d{3})\s?[-–—~～]\s?(?P<b>[12]\d{3})(?![\d.%]|\s?[=元块])"
@@ -46,7 +50,7 @@ _FULL = re.compile(r"(?<![\d.])100(?:\.0+)?%")
 _PERCENTS = re.compile(r"(?<![\d.])(?P<a>\d+(?:\.\d+)?)%?\s?[-–—~～至到]\s?(?P<b>\d+(?:\.\d+)?)%")
 _PER_MILLE = re.compile(r"(?P<n>\d+(?:\.\d+)?)‰")
 _CENTS = re.compile(
-    r"(?<=\d)(?:\.0+|(?<=\.[1-9])0)(?=元|块|美元|$)|(?P<lead>[￥¥$€£]\s?\d[\d,]*)\.00?(?!\d)"
+    r"(?<=\d)(?:\.0+|(?<=\.[1-9])0)(?=元|块|美元)|(?P<lead>[￥¥$€£]\s?\d[\d,]*)\.00?(?!\d)"
 )
 _TAIL_ZERO = re.compile(r"(?P<n>[￥¥$€£]\s?\d[\d,]*\.[1-9])0(?!\d)")
 _TWO_O_CLOCK = re.compile(r"(?<![\d.:十])2点(?!\d|[一二三四五六七八九零]+[^分刻半十])")
@@ -64,7 +68,7 @@ _UNIT = re.compile(
     r"(?![A-Za-z/²³])"
 )
 _LEFT_DIGITS = re.compile(r"\d+(?:\.\d+)?")
-_BETWEEN_HAN = re.compile(rf"(?<=[{HAN}])\s+(?=[{HAN}])")
+_NEEDLESS_SPACE = re.compile(rf"(?<=[{HAN}])\s+(?=[{HAN}])|\s+(?=[，。！？；：、）》])")
 _SIGNS = {
     "&": "和", "@": "艾特", "%": "百分之", "+": "加", "=": "等于", "≈": "约等于", "≠": "不等于",
     "≥": "大于等于", "≤": "小于等于", ">": "大于", "<": "小于", "×": "乘", "÷": "除以", "±": "正负",
@@ -73,7 +77,9 @@ _SIGNS = {
 _SIGN = re.compile(
     rf"(?<=[{HAN}A-Za-z)）\s])(?P<s>[&@+=≈≠≥≤><×÷±])(?=[{HAN}A-Za-z(（\s])|(?P<t>[√№°])"
 )
-_SHARP = re.compile(r"\b(?P<l>[CFJ])#")
+_SHARP = re.compile(r"(?<![A-Za-z])(?P<l>[CFJ])#")
+_HALF_DAY = re.compile(r"(?<![\d:.])(?P<h>\d{1,2})\s?(?P<ap>[AaPp])\.?[Mm]\b\.?")
+_NAMED_YEAR = re.compile(r"(?<=[A-Za-z] )(?P<y>(?:19|20)\d\d)(?![\d.,:%]|\s?[元块个名人年万亿])")
 _GRADE = re.compile(r"(?<=[A-Za-z])\+(?![\w(（])")
 _DROPPED = re.compile(r"[~～#*_`^|\\\[\]{}<>=+@/]+")
 _DASHES = re.compile(r"\s*(?:——+|—|--+)\s*")
@@ -110,7 +116,9 @@ def mandarin_words(text: str) -> str:
     text = _ROOM.sub(lambda m: by_digit(m["n"], _PHONE_DIGITS), text)
     text = _LONG.sub(lambda m: _grouped(m[0]), text)
     text = _DOTTED.sub(_dotted, text)
-    text = _VERSION.sub(lambda m: f"版本{m['n']}", text).replace("版本版本", "版本")
+    text = _VERSION.sub(lambda m: f"{m['said'] or '版本'}{m['n']}", text)
+    text = _HALF_DAY.sub(_half_day, text)
+    text = _NAMED_YEAR.sub(lambda m: by_digit(m["y"]), text)
     text = _YEARS.sub(lambda m: f"{by_digit(m['a'])}到{by_digit(m['b'])}", text)
     text = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), text)
     text = _PERCENTS.sub(lambda m: f"百分之{m['a']}到百分之{m['b']}", text)
@@ -129,7 +137,7 @@ def mandarin_words(text: str) -> str:
     text = _NAME_DOT.sub("", text)
     text = _DASHES.sub("—", text)
     text = _DROPPED.sub(" ", text)
-    return _BETWEEN_HAN.sub("", _SPACES.sub(" ", text)).strip()
+    return _NEEDLESS_SPACE.sub("", _SPACES.sub(" ", text)).strip()
 
 
 def _needs_reading(text: str) -> bool:
@@ -157,12 +165,21 @@ def _phone(text: str) -> str:
 
 def _dotted(m: re.Match[str]) -> str:
     text = m["n"]
-    if not m["v"] and _CHINESE_DATE.match(text):
+    if not m["v"] and not m["said"] and _CHINESE_DATE.match(text):
         return m[0]
     parts = text.split(".")
-    ip = len(parts) == 4 and not m["v"]
+    ip = len(parts) == 4 and not m["v"] and not m["said"]
     said = "点".join(by_digit(p) if ip or len(p) > 2 or p[0] == "0" else p for p in parts)
-    return f"版本{said}" if m["v"] else said
+    return (m["said"] or ("版本" if m["v"] else "")) + said
+
+
+def _half_day(m: re.Match[str]) -> str:
+    hour = int(m["h"])
+    if not 1 <= hour <= 12:
+        return m[0]
+    if m["ap"] in "aA":
+        return f"上午{hour}点" if hour < 12 else "零点"
+    return f"下午{hour}点" if hour < 6 else f"晚上{hour}点" if hour < 12 else "中午12点"
 
 
 def _name(m: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ TERMINALS = frozenset(".!?…,;:—")
 """Marks that end a phoneme string; the model was never trained on a string without one."""
 _PUNCTUATION = frozenset(';:,.!?—…"()“” ')
 _SPACES = re.compile(r"\s+")
+_SPACED_MARK = re.compile(r" +(?=[,.;:!?…])")
 
 
 class Alphabet:
@@ -24,9 +25,9 @@ class Alphabet:
         return cls(json.loads(path.read_text(encoding="utf-8")))
 
     def clean(self, phonemes: str) -> str:
-        """Only symbols of the alphabet, single spaces, trimmed."""
+        """Only symbols of the alphabet, single spaces and none before a mark, trimmed."""
         known = "".join(c for c in phonemes if c in self._ids)
-        return _SPACES.sub(" ", known).strip()
+        return _SPACED_MARK.sub("", _SPACES.sub(" ", known)).strip()
 
     def encode(self, phonemes: str) -> list[int]:
         return [self._ids[c] for c in phonemes if c in self._ids]

@@ -13,6 +13,8 @@ from engine.frontend.mandarin import Mandarin, spaced_marks
 from engine.frontend.mandarin_rules import mandarin_words
 from engine.frontend.phonemes import TERMINALS, Alphabet, has_sound
 
+_CLOSING = ' ”")'
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -41,9 +43,9 @@ class TextFrontend:
         phonemes = self._alphabet.clean(" ".join(map(self._phonemes, stretches)))
         if not has_sound(phonemes):
             raise SpeechError("unpronounceable", "Nothing in the text can be spoken.")
-        if phonemes[-1] not in TERMINALS:
+        if phonemes.rstrip(_CLOSING)[-1] not in TERMINALS:
             phonemes += "."
-        return Reading(main, " ".join(run.text for run in stretches), phonemes)
+        return Reading(main, " ".join(run.text.strip() for run in stretches), phonemes)
 
     def _phonemes(self, run: Run) -> str:
         if run.language == "zh":
