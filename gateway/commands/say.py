@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 
 from gateway.client import Audio, GatewayError, Text, VoiceClient
 from gateway.commands.console import DEFAULT_URL, CommandError, command, starting, stderr
+from gateway.commands.interrupts import Interrupts
 from gateway.commands.local_engine import add_engine_options, engine_factory
+from gateway.commands.logs import configure_logging
 from gateway.commands.outputs import Output, add_output_options, choose_output
 from gateway.containers import Writer
 from gateway.onset import OnsetMeter
@@ -60,6 +63,8 @@ def run(arguments: Namespace) -> int:
         spoken = asyncio.run(_say(arguments, text, choose_output(arguments)))
     except GatewayError as failure:
         raise CommandError(explain(failure, arguments.url)) from failure
+    except asyncio.CancelledError:
+        return 130
     except BrokenPipeError:
         # Whoever reads our output has had enough; nothing may be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -184,21 +189,27 @@ async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
     from gateway.settings import Settings
 
     settings = Settings(port=0)
+    loop = asyncio.get_running_loop()
     app = create_app(settings, factory)
-    ready: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    with listen(settings) as listener, starting(stderr()) as report:
-        app.state.gateway.progress = report
-        app.state.gateway.on_started = ready.set_result
+    started: asyncio.Queue[Exception | None] = asyncio.Queue()
+    configure_logging("error")
+    interrupts = Interrupts()
+    with listen(settings) as listener:
+        app.state.gateway.on_started = started.put_nowait
         server = make_server(app, settings)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            serving.add_done_callback(lambda _: ready.cancel())
-            try:
-                failure = await ready
-            except asyncio.CancelledError:
-                raise CommandError("Stopped before the engine was ready.") from None
+            # The server took the signals for itself; here an interrupt means silence, now.
+            await asyncio.sleep(0)
+            this = asyncio.current_task()
+            assert this is not None
+            loop.add_signal_handler(signal.SIGINT, this.cancel)
+            with starting(stderr()) as report:
+                app.state.gateway.progress = report
+                failure = await started.get()
             if failure is not None:
                 raise failure
+            interrupts.loading = False
             yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 
 from gateway.commands.console import command, starting, stderr
+from gateway.commands.interrupts import Interrupts
 from gateway.commands.local_engine import add_engine_options, engine_factory
+from gateway.commands.logs import configure_logging
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,28 +35,22 @@ def run(arguments: Namespace) -> int:
     settings = Settings.from_env(os.environ, **chosen)
     configure_logging(arguments.log_level)
     console = stderr()
-    waiting = starting(console)
-    report = waiting.__enter__()
+    interrupts = Interrupts()
+    with ExitStack() as bar:
+        report = bar.enter_context(starting(console))
 
-    def ready(url: str) -> None:
-        waiting.__exit__(None, None, None)
-        console.print(f"[bold green]Voxgate is ready:[/] [bold]{url}[/]")
-        console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"')
-        console.print("Ctrl-C stops it.")
+        def ready(url: str) -> None:
+            interrupts.loading = False
+            bar.close()
+            console.print(f"[bold green]Voxgate is ready:[/] [bold]{url}[/]")
+            console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"')
+            console.print("Ctrl-C stops it.")
 
-    try:
-        serve(settings, factory, ready, report)
-    except KeyboardInterrupt:
-        console.print("Stopped.")
-    finally:
-        waiting.__exit__(None, None, None)
+        try:
+            serve(settings, factory, ready, report)
+        except Exception:
+            # An engine that was stopped while it loaded has failed to start, as was wanted.
+            if not (interrupts.seen and interrupts.loading):
+                raise
+    console.print("Stopped.")
     return 0
-
-
-def configure_logging(level: str) -> None:
-    """Logs of this process and, unless the environment says otherwise, of vLLM."""
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    if level in ("debug", "info"):
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", level.upper())
