@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 from gateway.cutting.forced import best_cut, reach_of
 from gateway.cutting.gaps import Level
 from gateway.cutting.pieces import Pause, Piece

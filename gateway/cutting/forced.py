@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 from gateway.cutting.gaps import Level
 from gateway.cutting.soft import grapheme_cut, word_cut
 

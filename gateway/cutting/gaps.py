@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import regex
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 
 
 class Level(IntEnum):

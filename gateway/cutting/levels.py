@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 from gateway.cutting.gaps import Gap, Level
 from gateway.cutting.words import dot_ends, is_list_label
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cutting.characters import UNITS_PER_SECOND
+from gateway.characters import UNITS_PER_SECOND
 
 ORPHAN_UNITS: Final = 6
 """A clause is not cut off when less than this is left of its sentence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 from gateway.cutting import gaps
 from gateway.cutting.gaps import Level
 from gateway.cutting.levels import level_at, links

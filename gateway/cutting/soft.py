@@ -7,7 +7,7 @@ from typing import Final
 
 import regex
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 
 # White space that belongs to what stands on both sides: "Dr. Smith", "J. R. R.", "5 kg", "No. 5".
 _GLUED: Final = re.compile(

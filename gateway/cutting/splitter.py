@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.cutting import characters as ch
+from gateway import characters as ch
 from gateway.cutting import gaps
 from gateway.cutting.draft import Draft
 from gateway.cutting.gaps import Gap, Level, Role

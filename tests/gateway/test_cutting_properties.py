@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.cutting import Lengths, Piece, Splitter
-from gateway.cutting.characters import units
+from gateway.characters import units
 
 
 def words(text: str) -> list[str]:

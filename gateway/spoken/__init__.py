@@ -1,0 +1,18 @@
+"""Written text -> spoken text, with a map back."""
+
+from gateway.spoken.filter import SpokenFilter, speak
+from gateway.spoken.lexicon import Lexicon, LexiconError
+from gateway.spoken.mapped import Span, Spoken
+from gateway.spoken.scanner import Segment
+from gateway.spoken.settings import SpokenSettings
+
+__all__ = [
+    "Lexicon",
+    "LexiconError",
+    "Segment",
+    "Span",
+    "Spoken",
+    "SpokenFilter",
+    "SpokenSettings",
+    "speak",
+]
