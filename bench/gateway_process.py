@@ -30,7 +30,7 @@ def free_port() -> int:
 class GatewayProcess:
     """`voxgate serve` while entered. Raises `GatewayError` when it does not become ready."""
 
-    def __init__(self, arguments: list[str] | None = None, *, ready_seconds: float = 180.0) -> None:
+    def __init__(self, arguments: list[str] | None = None, *, ready_seconds: float = 300.0) -> None:
         self._arguments = arguments or []
         self._ready_seconds = ready_seconds
         self.port = free_port()

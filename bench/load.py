@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -42,6 +43,8 @@ from bench.user import Habits, User
 ANSWER_SECONDS = 10.0
 """How long after the window a turn that was not answered yet is waited for."""
 LOOK_SECONDS = 0.5
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
+"""Names of variables whose values have no place in a report."""
 
 
 class Window:
@@ -220,7 +223,11 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "own_gateway": options.url is None,
         "jitter_ms": JITTER_SECONDS * 1000,
         **{name: getattr(options, name) for name in names},
-        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("VOXGATE_")},
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith("VOXGATE_") and not _SECRET.search(name)
+        },
     }
 
 
@@ -282,7 +289,9 @@ def table(result: dict[str, Any]) -> Table:
 
 
 def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def add_arguments(arguments: argparse.ArgumentParser) -> None:
@@ -300,7 +309,12 @@ def add_arguments(arguments: argparse.ArgumentParser) -> None:
     add("--voice", default="default")
     add("--language", choices=["en", "zh", "both"], default="both")
     add("--seed", type=int, default=0, help="of arrivals and texts")
-    add("--serve", nargs="*", default=[], help="further arguments of `voxgate serve`")
+    add(
+        "--serve",
+        action="append",
+        default=[],
+        help="an argument for the `voxgate serve` that is started, as in --serve=--eager",
+    )
     add("--quiet", action="store_true", help="no progress bar")
 
 

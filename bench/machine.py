@@ -80,7 +80,10 @@ def gpus() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU seconds a process tree has used so far, and the memory it holds now in bytes."""
+    """CPU seconds a process tree has used so far, and the memory it holds now in bytes.
+
+    Memory that several of its processes share counts once.
+    """
 
     cpu_seconds: float
     memory_bytes: int
@@ -101,7 +104,7 @@ def usage(pid: int) -> Usage:
             cpu += times.user + times.system
             if process is root:
                 cpu += times.children_user + times.children_system
-            memory += process.memory_info().rss
+            memory += process.memory_full_info().pss
     return Usage(cpu, memory)
 
 

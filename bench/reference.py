@@ -233,7 +233,9 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
     release = options.release or await asyncio.to_thread(random_release, options.size)
     settings = EngineSettings(checkpoint=release, max_streams=max(plan.streams))
     device = resolve_device(settings.device)
-    model_dir = load_checkpoint(settings).model_dir()
+    # Held on to: the model directory lives as long as the checkpoint does.
+    checkpoint = load_checkpoint(settings)
+    model_dir = checkpoint.model_dir()
     lm_settings = language_model_settings(settings, device, model_dir)
     if device == "cpu" and options.cores == "all":
         lm_settings = replace(lm_settings, cores=tuple(cores()))
