@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from engine.api import EngineLimits, SpeechError, SpeechRequest, Voice
+from engine.api import (
+    SAMPLE_RATE,
+    SAMPLES_PER_FRAME,
+    EngineLimits,
+    Language,
+    SpeechError,
+    SpeechRequest,
+    Voice,
+)
 from engine.checkpoints.base import (
     CheckpointError,
     Codes,
@@ -29,7 +37,7 @@ from engine.checkpoints.base import (
 )
 from engine.frontend.language import Spoken
 from engine.frontend.phonemes import Alphabet
-from engine.frontend.text import TextFrontend
+from engine.frontend.text import Reading, TextFrontend
 
 if TYPE_CHECKING:
     from engine.codec.model import Codec
@@ -189,6 +197,15 @@ class MiniCheckpoint:
 
     # -- one piece -------------------------------------------------------------------------------
 
+    def read(self, text: str, language: Language = "auto") -> Reading:
+        """How the voice reads a text. Raises `SpeechError`, see `TextFrontend.read`."""
+        return self._frontend.result().read(text, language)
+
+    def expected_seconds(self, reading: Reading, voice: str, speed: float = 1.0) -> float:
+        """About how long the voice takes to say it."""
+        frames = self._expected(len(reading.phonemes), speed)
+        return frames * SAMPLES_PER_FRAME / SAMPLE_RATE
+
     def plan(self, request: SpeechRequest) -> PiecePlan:
         """Raises `SpeechError`: `unknown_voice`, `empty_text`, `unpronounceable`, `text_too_long`,
         `bad_speed`."""
@@ -201,7 +218,7 @@ class MiniCheckpoint:
             raise SpeechError(
                 "text_too_long", f"A piece has at most {MAX_TEXT_CHARS} characters; cut it."
             )
-        reading = self._frontend.result().read(request.text, request.language)
+        reading = self.read(request.text, request.language)
         phonemes = self._alphabet.encode(reading.phonemes)
         if len(phonemes) > MAX_PHONEMES:
             raise SpeechError(

