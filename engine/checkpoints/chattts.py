@@ -12,23 +12,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.api import EngineLimits, Sampling, SpeechError, SpeechRequest, Voice, describe
-from engine.checkpoints.base import (
-    CheckpointError,
-    Codes,
-    CodeSampling,
-    PiecePlan,
-    PromptContext,
-    Registrar,
-)
+from engine.api import EngineLimits, Sampling, SpeechError, SpeechRequest, Voice
+from engine.checkpoints.base import CodeSampling, PiecePlan, PromptContext, Registrar
 from engine.checkpoints.chattts_release import Release
-from engine.checkpoints.chattts_voices import DEFAULT_VOICE, LANGUAGES, ChatTTSVoice, random_voice
-from engine.checkpoints.speaker_vectors import decode_vector, unit
+from engine.checkpoints.chattts_speakers import Speaker, Speakers
 from engine.frontend.chattts import ChatTTSFrontend, TokenText
 
 if TYPE_CHECKING:
@@ -41,9 +32,6 @@ MAX_CONTEXT_POSITIONS = 800
 MAX_FRAMES = 2048
 MAX_REFINED_TOKENS = 384
 FRAMES_PER_TOKEN = 12
-_MIN_SPEAKER_TEXT = 64
-"""Voice names are shorter, texts of speaker vectors much longer."""
-
 _CODE_DEFAULTS = Sampling(
     temperature=0.3,
     top_p=0.7,
@@ -63,27 +51,10 @@ _REFINE_DEFAULTS = Sampling(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Speaker:
-    """A registered voice: ids at `[spk_emb]`, of the reference's text, and of its frames."""
-
-    id: int
-    text: tuple[int, ...] = ()
-    frames: tuple[int, ...] = ()
-
-
-@dataclass(slots=True)
-class _Registered:
-    registrar: Registrar | None = None
-    speakers: dict[str, _Speaker] = field(default_factory=dict)
-    lock: Lock = field(default_factory=Lock)
-
-
 class ChatTTSCheckpoint:
     """`engine.checkpoints.base.Checkpoint` of a ChatTTS release.
 
-    Voices are those of `voices.json`, `random-N` where the release has speaker statistics, and any
-    speaker text given as the voice of a request.
+    Its voices are described at `engine.checkpoints.chattts_speakers`.
     """
 
     def __init__(
@@ -93,9 +64,9 @@ class ChatTTSCheckpoint:
         self._release = release
         self._tokens = release.tokens
         self._frontend = ChatTTSFrontend(release.tokens, release.homophones)
-        self._voices = _catalogue(release, random_speakers)
+        self._speakers = Speakers(release, random_speakers)
+        self._block_size = 1
         self._codec: Codec | None = None
-        self._registered = _Registered()
 
     @classmethod
     def load(
@@ -122,7 +93,7 @@ class ChatTTSCheckpoint:
         return self._codec
 
     def voices(self) -> Sequence[Voice]:
-        return [voice.card for voice in self._voices.values()]
+        return self._speakers.cards()
 
     def limits(self, max_streams: int) -> EngineLimits:
         return EngineLimits(
@@ -136,64 +107,27 @@ class ChatTTSCheckpoint:
         """Id of a control token such as `[spk_emb]`."""
         return self._tokens[name]
 
+    def token_ids(self, text: str) -> tuple[int, ...]:
+        """Ids of a text as it is spoken; raises `SpeechError` as `plan` does."""
+        return self._frontend.read(text).ids
+
     # -- voices ----------------------------------------------------------------------------------
 
     def register(self, registrar: Registrar) -> None:
-        self._registered = _Registered(registrar)
-        for id, voice in self._voices.items():
-            self._registered.speakers[id] = self._register(voice)
+        self._block_size = registrar.block_size
+        self._speakers.register(
+            registrar,
+            open_speaker=self._tokens["[empty_spk]"],
+            read=self.token_ids,
+            encode=lambda recording: self.codec().encode(recording),
+        )
 
     def warm_prompts(self) -> list[list[int]]:
         """Heads that fill at least one block; a speaker vector alone fills none."""
-        registered = self._registered
-        block = registered.registrar.block_size if registered.registrar else 1
-        heads = {tuple(self._head(speaker)) for speaker in registered.speakers.values()}
-        return [list(head) for head in sorted(heads) if len(head) >= block]
+        heads = {tuple(self._head(speaker)) for speaker in self._speakers.registered()}
+        return [list(head) for head in sorted(heads) if len(head) >= self._block_size]
 
-    def _register(self, voice: ChatTTSVoice) -> _Speaker:
-        registrar = self._registered.registrar
-        if registrar is None:
-            raise RuntimeError("voices are registered before the first piece is planned")
-        id = self._tokens["[empty_spk]"]
-        if voice.vector is not None:
-            id = registrar.register_speaker(unit(voice.vector))
-        if voice.reference is None:
-            return _Speaker(id)
-        text = self._frontend.read(voice.reference.text).ids
-        frames = registrar.register_frames(voice.reference.as_codes(self._encode))
-        return _Speaker(id, text, tuple(frames))
-
-    def _encode(self, recording: Any) -> Codes:
-        return self.codec().encode(recording)
-
-    def _speaker(self, name: str) -> _Speaker:
-        """A voice by name or by its speaker text. Raises `SpeechError("unknown_voice")`."""
-        with self._registered.lock:
-            known = self._registered.speakers
-            if name not in known:
-                known[name] = self._register(self._voice_of(name))
-            return known[name]
-
-    def _voice_of(self, name: str) -> ChatTTSVoice:
-        seed = name.removeprefix("random-")
-        if self._release.statistics is not None and seed != name and seed.isdecimal():
-            return random_voice(self._release.statistics, int(seed))
-        if len(name) >= _MIN_SPEAKER_TEXT:
-            try:
-                vector = decode_vector(name, self._release.sizes.hidden)
-            except ValueError as error:
-                raise SpeechError(
-                    "unknown_voice", f"The voice is no speaker vector: {error}."
-                ) from error
-            return ChatTTSVoice(Voice(name, "Speaker vector", LANGUAGES), vector)
-        known = ", ".join(self._voices)
-        hint = "" if self._release.statistics else " (random speakers need asset/spk_stat.pt)"
-        raise SpeechError(
-            "unknown_voice",
-            f"No voice {describe(name)}; there are {known}, and any speaker vector's text{hint}.",
-        )
-
-    def _head(self, speaker: _Speaker) -> list[int]:
+    def _head(self, speaker: Speaker) -> list[int]:
         return [self._tokens["[Stts]"], speaker.id, *speaker.text]
 
     # -- one piece -------------------------------------------------------------------------------
@@ -218,7 +152,7 @@ class ChatTTSCheckpoint:
             raise SpeechError("bad_speed", f"Speed must be {MIN_SPEED} to {MAX_SPEED}.")
         text = self._read(request)
         ids = text.ids if refined is None else self._spoken(refined) or text.ids
-        speaker = self._speaker(request.voice)
+        speaker = self._speakers.get(request.voice)
         earlier_text, earlier_frames = self._continued(request)
         prompt = [
             *self._head(speaker),
@@ -288,31 +222,3 @@ def _resolve(
         seed=secrets.randbits(31) if seed is None else seed,
         mode=mode,
     )
-
-
-def _catalogue(release: Release, random_speakers: int) -> dict[str, ChatTTSVoice]:
-    """Voices by id; `default` is the first named one, else a random speaker, else none."""
-    named = {voice.card.id: voice for voice in release.voices}
-    statistics = release.statistics
-    if random_speakers and statistics is None:
-        raise CheckpointError(
-            f"{release.directory}: random speakers need speaker statistics, which are not there. "
-            "Put spk_stat.pt of the release into asset/, or asset/spk_stat.txt with the text "
-            "`spk_stat` of the reference package's configuration."
-        )
-    if statistics is not None:
-        for seed in range(random_speakers):
-            voice = random_voice(statistics, seed)
-            named.setdefault(voice.card.id, voice)
-    if DEFAULT_VOICE in named:
-        default = named.pop(DEFAULT_VOICE)
-    elif named:
-        first = next(iter(named.values()))
-        default = replace(first, card=replace(first.card, id=DEFAULT_VOICE))
-    elif statistics is not None:
-        default = random_voice(statistics, 0, DEFAULT_VOICE)
-    else:
-        default = ChatTTSVoice(
-            Voice(DEFAULT_VOICE, "No speaker", LANGUAGES, description="A voice of chance.")
-        )
-    return {DEFAULT_VOICE: default, **named}

@@ -99,6 +99,7 @@ def test_a_speaker_vector_is_registered_normalised(release: Path, store: Store) 
     for voice in cards:
         row = checkpoint.plan(SpeechRequest("hello", voice=voice)).prompt[1] - SPEAKER_BASE
         assert (store.speakers[row] == unit(VECTOR)).all()
+    assert store.speakers_used == 2
 
 
 def test_a_speaker_text_is_a_voice(release: Path, store: Store) -> None:

@@ -5,6 +5,7 @@ Weights are made anew from the seed the golden files name; see make_golden.py.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -31,7 +32,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 LOGIT_TOLERANCE = 1e-4
+CASES = ("plain", "speaker", "sample")
 SIZES = {"small": SMALL, "full": FULL}
+
+Spoken = tuple[npt.NDArray[np.int16], npt.NDArray[Any]]
+"""Codes (frames, 4) and hidden states (frames, hidden)."""
 
 
 def code_logits(worker: Any, hidden: list[list[float]]) -> list[list[float]]:
@@ -114,21 +119,31 @@ async def running(
     shutil.rmtree(release)
 
 
-@pytest.mark.parametrize("case", ["plain", "speaker", "sample"])
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def spoken(running: Running) -> dict[str, Spoken]:
+    """Frames and hidden states of every case, generated side by side."""
+
+    async def generate(case: str) -> Spoken:
+        batches = [
+            batch
+            async for batch in running.lm.generate(running.prompt(case), greedy(reference.FRAMES))
+        ]
+        hidden = [batch.hidden for batch in batches if batch.hidden is not None]
+        return np.concatenate([batch.codes for batch in batches]), np.concatenate(hidden)
+
+    return dict(zip(CASES, await asyncio.gather(*map(generate, CASES)), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES)
 async def test_greedy_frames_and_logits_are_those_of_the_reference(
-    running: Running, case: str
+    running: Running, spoken: dict[str, Spoken], case: str
 ) -> None:
-    codes, hidden = [], []
-    async for batch in running.lm.generate(running.prompt(case), greedy(reference.FRAMES)):
-        codes.append(batch.codes)
-        hidden.append(batch.hidden)
-
     golden = running.golden
-    found = np.concatenate(codes)
-    assert found.shape == (reference.FRAMES, 4)
-    assert (found == golden[f"{case}.generated"]).all()
+    frames, hidden = spoken[case]
+    assert frames.shape == (reference.FRAMES, 4)
+    assert (frames == golden[f"{case}.generated"]).all()
 
-    states = np.concatenate(hidden)[list(reference.LOGIT_STEPS)]
+    states = hidden[list(reference.LOGIT_STEPS)]
     assert np.abs(states - golden[f"{case}.hidden"]).max() < LOGIT_TOLERANCE
     logits = await running.in_engine(code_logits, states.tolist())
     logits = logits.reshape(len(states), 4, -1)

@@ -115,6 +115,15 @@ def test_damaged_text_files(
     assert wanted in complaint(release)
 
 
+def test_homophones_put_beside_the_weights_are_used(release: Path) -> None:
+    path = release / "asset/homophones_map.json"
+    path.write_text('{"粥": "周"}', encoding="utf-8")
+    checkpoint = ChatTTSCheckpoint.load(release)
+    assert checkpoint.token_ids("喝粥") == checkpoint.token_ids("喝周")
+    path.write_text('{"粥": "稀饭"}', encoding="utf-8")
+    assert "homophones_map.json must map characters to characters" in complaint(release)
+
+
 def test_the_released_sizes_are_the_defaults() -> None:
     gpt, embed = gpt_tensors(Sizes()), embed_tensors(Sizes())
     assert len(gpt) == 20 * 9 + 1

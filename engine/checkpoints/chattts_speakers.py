@@ -1,0 +1,129 @@
+"""Which voices a ChatTTS release offers, and what each is once it is registered with the engine.
+
+A request may name a voice of `voices.json`, `random-N` where the release has speaker statistics, or
+give the text of a speaker vector itself. `default` is the first of `voices.json`, else a random
+speaker, else no speaker at all, which lets every piece choose one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from engine.api import Pcm, SpeechError, Voice, describe
+from engine.checkpoints.base import CheckpointError, Codes, Registrar
+from engine.checkpoints.chattts_release import Release
+from engine.checkpoints.chattts_voices import DEFAULT_VOICE, LANGUAGES, ChatTTSVoice, random_voice
+from engine.checkpoints.speaker_vectors import decode_vector, unit
+
+_MIN_SPEAKER_TEXT = 64
+"""Voice names are shorter, texts of speaker vectors much longer."""
+_RANDOM = "random-"
+_MAX_SEED_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A registered voice: token ids of the speaker, of its reference's text and of its frames."""
+
+    id: int
+    text: tuple[int, ...] = ()
+    frames: tuple[int, ...] = ()
+
+
+class Speakers:
+    """The voices of one release. Raises `CheckpointError` when random ones cannot be had."""
+
+    def __init__(self, release: Release, random_speakers: int) -> None:
+        self._hidden = release.sizes.hidden
+        self._statistics = release.statistics
+        self._voices = _catalogue(release, random_speakers)
+        self._default = DEFAULT_VOICE if DEFAULT_VOICE in self._voices else next(iter(self._voices))
+        self._known: dict[str, Speaker] = {}
+        self._register: Callable[[ChatTTSVoice], Speaker] | None = None
+
+    def cards(self) -> Sequence[Voice]:
+        default = replace(self._voices[self._default].card, id=DEFAULT_VOICE)
+        named = [v.card for id, v in self._voices.items() if id != DEFAULT_VOICE]
+        return [default, *named]
+
+    def register(
+        self,
+        registrar: Registrar,
+        *,
+        open_speaker: int,
+        read: Callable[[str], tuple[int, ...]],
+        encode: Callable[[Pcm], Codes],
+    ) -> None:
+        """Register every listed voice. `open_speaker` is the token of a voice without a vector;
+        `read` gives the token ids of a reference's text, `encode` the codes of its recording."""
+
+        def register(voice: ChatTTSVoice) -> Speaker:
+            id, reference = open_speaker, voice.reference
+            if voice.vector is not None:
+                id = registrar.register_speaker(unit(voice.vector))
+            if reference is None:
+                return Speaker(id)
+            frames = registrar.register_frames(reference.as_codes(encode))
+            return Speaker(id, read(reference.text), tuple(frames))
+
+        self._known = {id: register(voice) for id, voice in self._voices.items()}
+        self._register = register
+
+    def registered(self) -> Collection[Speaker]:
+        return self._known.values()
+
+    def get(self, name: str) -> Speaker:
+        """A voice by name or by its speaker text, registered now if it is new.
+
+        Raises `SpeechError`: `unknown_voice`, or `engine_full` when no more can be registered.
+        """
+        if name == DEFAULT_VOICE:
+            name = self._default
+        if name not in self._known:
+            if self._register is None:
+                raise RuntimeError("voices are registered before the first piece is planned")
+            self._known[name] = self._register(self._unlisted(name))
+        return self._known[name]
+
+    def _unlisted(self, name: str) -> ChatTTSVoice:
+        seed = name.removeprefix(_RANDOM)
+        numbered = seed != name and seed.isdecimal() and len(seed) <= _MAX_SEED_DIGITS
+        if self._statistics is not None and numbered:
+            return random_voice(self._statistics, int(seed))
+        if len(name) >= _MIN_SPEAKER_TEXT:
+            try:
+                vector = decode_vector(name, self._hidden)
+            except ValueError as error:
+                message = f"The voice is no speaker vector: {error}."
+                raise SpeechError("unknown_voice", message) from error
+            return ChatTTSVoice(Voice(name, "Speaker vector", LANGUAGES), vector)
+        others = (
+            f"any {_RANDOM}N" if self._statistics else "no random ones without asset/spk_stat.pt"
+        )
+        raise SpeechError(
+            "unknown_voice",
+            f"No voice {describe(name)}; there are {', '.join(card.id for card in self.cards())}, {others}, and any "
+            "speaker vector's text.",
+        )
+
+
+def _catalogue(release: Release, random_speakers: int) -> dict[str, ChatTTSVoice]:
+    """Listed voices by id, at least one; the default is that of this name, else the first."""
+    voices = {voice.card.id: voice for voice in release.voices}
+    statistics = release.statistics
+    if statistics is not None:
+        drawn = [random_voice(statistics, seed) for seed in range(random_speakers)]
+        if not voices and not drawn:
+            drawn = [random_voice(statistics, 0, DEFAULT_VOICE)]
+        voices |= {voice.card.id: voice for voice in drawn if voice.card.id not in voices}
+    elif random_speakers:
+        raise CheckpointError(
+            f"{release.directory}: random speakers need speaker statistics, which are not there. "
+            "Put spk_stat.pt of the release into asset/, or asset/spk_stat.txt with the text "
+            "`spk_stat` of the reference package's configuration."
+        )
+    if not voices:
+        card = Voice(DEFAULT_VOICE, "No speaker", LANGUAGES, description="A voice of chance.")
+        voices = {DEFAULT_VOICE: ChatTTSVoice(card)}
+    return voices

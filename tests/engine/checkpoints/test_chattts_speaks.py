@@ -1,0 +1,88 @@
+"""A ChatTTS release through the engine's one door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import chattts_reference as reference
+import numpy as np
+import numpy.typing as npt
+import pytest
+import pytest_asyncio
+
+from engine.api import SAMPLES_PER_FRAME, AudioChunk, Sampling, SpeechError, SpeechRequest
+from engine.checkpoints.random_release import SMALL, write_release
+from engine.checkpoints.speaker_vectors import encode_vector
+from engine.settings import EngineSettings
+from engine.synthesizer import EngineSynthesizer
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+
+FRAMES = 40
+SHORT = Sampling(min_frames=FRAMES, max_frames=FRAMES)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EngineSynthesizer]:
+    release: Path = tmp_path_factory.mktemp("release")
+    write_release(release, SMALL, seed=1)
+    synthesizer = EngineSynthesizer(
+        EngineSettings(checkpoint=release, max_streams=4, kv_cache_bytes=1 << 27, compiled=False)
+    )
+    await synthesizer.start()
+    yield synthesizer
+    await synthesizer.close()
+
+
+async def speak(
+    engine: EngineSynthesizer, request: SpeechRequest
+) -> tuple[npt.NDArray[np.float32], AudioChunk]:
+    chunks = [chunk async for chunk in engine.speak(request)]
+    return np.concatenate([chunk.pcm for chunk in chunks]), chunks[-1]
+
+
+async def test_a_piece_is_spoken_from_the_hidden_states(engine: EngineSynthesizer) -> None:
+    request = SpeechRequest("hello there", seed=3, sampling=SHORT)
+    pcm, last = await speak(engine, request)
+    assert (FRAMES - 1) * SAMPLES_PER_FRAME < len(pcm) <= FRAMES * SAMPLES_PER_FRAME
+    assert last.final
+    assert np.isfinite(pcm).all()
+    assert pcm.std() > 0
+    again, _ = await speak(engine, request)
+    assert np.abs(again - pcm).max() < 1e-5
+
+
+async def test_the_speaker_changes_the_speech(engine: EngineSynthesizer) -> None:
+    voice = encode_vector(reference.speaker_vector(SMALL.hidden))
+    plain, _ = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+    other, _ = await speak(
+        engine, SpeechRequest("hello there", voice=voice, seed=3, sampling=SHORT)
+    )
+    assert np.abs(other - plain).max() > 1e-3
+
+
+async def test_a_piece_may_continue_the_one_before(engine: EngineSynthesizer) -> None:
+    _, last = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+    alone, _ = await speak(engine, SpeechRequest("and on", seed=3, sampling=SHORT))
+    following, end = await speak(
+        engine, SpeechRequest("and on", seed=3, sampling=SHORT, context=last.context)
+    )
+    assert end.prompt_tokens > FRAMES
+    assert np.abs(following - alone).max() > 1e-3
+
+
+async def test_a_refined_text_is_spoken_in_place_of_the_text(engine: EngineSynthesizer) -> None:
+    plain, _ = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+    request = SpeechRequest("hello there[oral_2][break_4]", seed=3, sampling=SHORT)
+    refined, last = await speak(engine, request)
+    assert np.abs(refined - plain).max() > 1e-3
+    # Random weights never end a text: it is as long as a refined text may be.
+    assert last.prompt_tokens > 300
+
+
+async def test_a_voice_that_is_not_there_fails_alone(engine: EngineSynthesizer) -> None:
+    with pytest.raises(SpeechError) as caught:
+        await speak(engine, SpeechRequest("hello", voice="nobody"))
+    assert caught.value.code == "unknown_voice"
+    await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
