@@ -98,13 +98,13 @@ class Speakers:
                 message = f"The voice is no speaker vector: {error}."
                 raise SpeechError("unknown_voice", message) from error
             return ChatTTSVoice(Voice(name, "Speaker vector", LANGUAGES), vector)
-        others = (
-            f"any {_RANDOM}N" if self._statistics else "no random ones without asset/spk_stat.pt"
-        )
+        known = [card.id for card in self.cards()]
+        if self._statistics is not None:
+            known.append(f"any {_RANDOM}N")
         raise SpeechError(
             "unknown_voice",
-            f"No voice {describe(name)}; there are {', '.join(card.id for card in self.cards())}, {others}, and any "
-            "speaker vector's text.",
+            f"No voice {describe(name)}; there are {', '.join(known)}, and any speaker vector's "
+            "text. Random speakers need asset/spk_stat.pt of the release.",
         )
 
 
