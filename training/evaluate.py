@@ -15,7 +15,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from engine.api import SAMPLE_RATE, Language, SpeechRequest
+from engine.api import SAMPLE_RATE, SAMPLES_PER_FRAME, Language, SpeechRequest
 from engine.checkpoints.mini import MiniCheckpoint
 from engine.frontend.text import Reading
 from engine.settings import EngineSettings
@@ -144,6 +144,7 @@ def judge(
     language: str,
     voice: str,
     expected: Sequence[float],
+    read: Callable[[str], Reading],
     with_quality: bool,
     progress: Progress,
 ) -> Result:
@@ -152,7 +153,6 @@ def judge(
     words, spoken, phones, toneless = Errors(), Errors(), Errors(), Errors()
     english = EnglishListener() if language == "en" else None
     recogniser = PhonemeRecogniser.load() if language == "zh" else None
-    read = MiniCheckpoint.embedded().read
     scores = []
     for piece in pieces:
         if english is not None:
@@ -232,13 +232,17 @@ async def evaluate(options: argparse.Namespace, console: Console) -> Result:
         finally:
             await engine.close()
         expected = [
-            checkpoint.expected_seconds(p.reading, options.voice, options.speed) for p in pieces
+            checkpoint.expected_frames(p.reading, options.voice, options.speed)
+            * SAMPLES_PER_FRAME
+            / SAMPLE_RATE
+            for p in pieces
         ]
         result = judge(
             pieces,
             language=options.lang,
             voice=options.voice,
             expected=expected,
+            read=checkpoint.read,
             with_quality=not options.no_quality,
             progress=progress,
         )

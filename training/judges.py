@@ -51,8 +51,8 @@ def for_judges(pcm: Pcm) -> Pcm:
     """24 kHz to 16 kHz, within [-1, 1]."""
     from scipy.signal import resample_poly
 
-    lower = resample_poly(pcm, 2, 3).astype(np.float32)
-    return np.clip(lower, -1, 1)
+    lower: Pcm = resample_poly(pcm, 2, 3).astype(np.float32)
+    return lower.clip(-1, 1)
 
 
 def quality(pcm: Pcm) -> Quality:

@@ -1,9 +1,8 @@
 """The embedded voice: a small model of the ChatTTS architecture, speaker prompt first.
 
-Layout of a prompt (ids): `[speaker]`, then for each utterance of the same voice
-`[start_text] [speed] phonemes.. [start_codes] frames..`: the reference, padded to whole KV blocks
-so that every piece of the voice starts from cached blocks; perhaps the previous piece of the turn;
-last the piece itself, whose frames the model writes.
+A prompt is `[speaker]`, then utterances of one voice: the reference, padded to whole KV blocks so
+that every piece of the voice starts from cached blocks; perhaps the pieces before this one in the
+turn; last the piece itself, whose frames the model writes.
 """
 
 from __future__ import annotations
@@ -12,106 +11,80 @@ import json
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
-
-from engine.api import (
-    SAMPLE_RATE,
-    SAMPLES_PER_FRAME,
-    EngineLimits,
-    Language,
-    SpeechError,
-    SpeechRequest,
-    Voice,
-)
+from engine.api import EngineLimits, Language, SpeechError, SpeechRequest, Voice
 from engine.checkpoints.base import (
     CheckpointError,
-    Codes,
     CodeSampling,
     PiecePlan,
     PromptContext,
     Registrar,
 )
-from engine.frontend.language import Spoken
+from engine.checkpoints.mini_voices import Layout, Voices
 from engine.frontend.phonemes import Alphabet
 from engine.frontend.text import Reading, TextFrontend
+from engine.lm_config import LmConfig
 
 if TYPE_CHECKING:
     from engine.codec.model import Codec
 
-DEFAULT_VOICE = "default"
-MAX_PHONEMES = 300
-"""About 16 s of speech; the training utterances ended at 15.5 s."""
+FORMAT = 1
 MAX_TEXT_CHARS = 400
-MIN_SPEED, MAX_SPEED = 0.5, 2.0
-MAX_CONTEXT_POSITIONS = 800
-"""A previous piece of about 12 s: 560 frames and its phonemes."""
-_FILES = ("config.json", "voices.json", "phonemes.json", "codec.safetensors", "lm/config.json",
-          "lm/model.safetensors")  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    start_text: int
-    start_codes: int
-    first_speed: int
-    speeds: tuple[float, ...]
-
-    def speed(self, factor: float) -> int:
-        """The trained speed nearest to `factor`."""
-        nearest = min(range(len(self.speeds)), key=lambda i: abs(self.speeds[i] - factor))
-        return self.first_speed + nearest
-
-
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    """What a voice said, in one language: `head` is ids up to the first frame."""
-
-    head: tuple[int, ...]
-    codes: Codes
+MAX_PHONEMES = 300
+"""About 15 s of speech, as long as the longest utterance of the training."""
+MAX_CONTEXT = 840
+"""Positions of the pieces before, about 12 s of speech and its phonemes."""
+MAX_CONTEXT_PIECES = 2
+_PAUSES = 12
+"""Frames of a piece beyond its phonemes at the reference's pace."""
+_RUNAWAY = 3
+_SPARE_FRAMES = 24
+_LONGEST = 1100
+"""Frames, 23 s: together with prompt and context below the model's 2048 positions."""
+_FILES = (
+    "config.json",
+    "voices.json",
+    "phonemes.json",
+    "codec.safetensors",
+    "lm/config.json",
+    "lm/model.safetensors",
+)
 
 
 class MiniCheckpoint:
-    """`engine.checkpoints.base.Checkpoint` of a packed voice (see training/pack.py).
-
-    Raises `CheckpointError` naming every missing file.
-    """
+    """`engine.checkpoints.base.Checkpoint` of a packed voice (see training/pack.py)."""
 
     decode_from: Literal["codes", "hidden"] = "codes"
 
     def __init__(self, folder: Path) -> None:
+        """Raises `CheckpointError` naming every missing file or the one that is wrong."""
         missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing:
             raise CheckpointError(f"{folder} is no packed voice: it lacks {', '.join(missing)}.")
         self._folder = folder
         self._config = _read(folder / "config.json")
-        if self._config.get("format") != 1:
-            raise CheckpointError(f"{folder} has format {self._config.get('format')!r}, not 1.")
-        lm = _read(folder / "lm" / "config.json")["voxgate"]
-        self._codebooks: int = lm["codebooks"]
-        self._sampled: list[int] = lm["sampled_codebooks"]
-        self._fixed = {int(i): code for i, code in lm["fixed_codes"].items()}
+        if self._config.get("format") != FORMAT:
+            found = self._config.get("format")
+            raise CheckpointError(f"{folder} has format {found!r}; this version reads {FORMAT}.")
         tokens = self._config["tokens"]
-        self._tokens = _Tokens(
+        self._layout = Layout(
             tokens["start_text"],
             tokens["start_codes"],
             tokens["first_speed"],
             tuple(tokens["speeds"]),
         )
-        self._alphabet = Alphabet.load(folder / "phonemes.json")
-        catalogue = _read(folder / "voices.json")
-        self._default: dict[Spoken, str] = catalogue["default"]
-        self._cards: list[dict[str, Any]] = catalogue["voices"]
-        self._references = {
-            (card["id"], language): self._reference(card["speaker_token"], prompt)
-            for card in self._cards
-            for language, prompt in card["prompts"].items()
-        }
+        lm = _read(folder / "lm" / "config.json")
+        self._alphabet = Alphabet(_read(folder / "phonemes.json"))
+        self._voices = Voices(
+            _read(folder / "voices.json"),
+            self._layout,
+            self._alphabet,
+            LmConfig.from_dict(lm["voxgate"], vocab_size=lm["vocab_size"]),
+        )
         self._speakers: dict[tuple[str, str], list[int]] = {}
-        self._frontend = _in_background(lambda: TextFrontend(self._alphabet))
+        self._frontend = _in_background(self._alphabet)
 
     @classmethod
     def embedded(cls) -> MiniCheckpoint:
@@ -124,8 +97,6 @@ class MiniCheckpoint:
     def load(cls, folder: Path) -> MiniCheckpoint:
         return cls(folder)
 
-    # -- what there is ---------------------------------------------------------------------------
-
     def model_dir(self) -> Path:
         return self._folder / "lm"
 
@@ -137,126 +108,91 @@ class MiniCheckpoint:
         return Codec.from_mini(self._config, load_file(self._folder / "codec.safetensors"))
 
     def voices(self) -> Sequence[Voice]:
-        named = [
-            Voice(
-                card["id"], card["name"], tuple(card["languages"]), card["gender"],
-                card["description"],
-            )
-            for card in self._cards
-        ]  # fmt: skip
-        names = {card["id"]: card["name"] for card in self._cards}
-        chosen = " and ".join(f"{names[v]} ({language})" for language, v in self._default.items())
-        automatic = Voice(
-            DEFAULT_VOICE,
-            "Automatic",
-            tuple(self._default),
-            description=f"By the language of each piece: {chosen}.",
-        )
-        return [automatic, *named]
+        return self._voices.listed()
 
     def limits(self, max_streams: int) -> EngineLimits:
         return EngineLimits(
             max_text_chars=MAX_TEXT_CHARS,
             max_streams=max_streams,
-            min_speed=MIN_SPEED,
-            max_speed=MAX_SPEED,
+            min_speed=min(self._layout.speeds),
+            max_speed=max(self._layout.speeds),
         )
 
-    # -- speaker prompts -------------------------------------------------------------------------
-
     def register(self, registrar: Registrar) -> None:
-        for key, reference in self._references.items():
-            codes = _padded(reference.codes, len(reference.head), registrar.block_size)
-            self._speakers[key] = [*reference.head, *registrar.register_frames(codes)]
+        for key, reference in self._voices.references.items():
+            frames = registrar.register_frames(reference.padded(registrar.block_size))
+            self._speakers[key] = [*reference.head, *frames]
         self._frontend.result()
 
     def warm_prompts(self) -> list[list[int]]:
-        return [[*prompt, self._tokens.start_text] for prompt in self._speakers.values()]
-
-    def _reference(self, speaker: int, prompt: dict[str, Any]) -> _Reference:
-        head = (
-            speaker,
-            self._tokens.start_text,
-            self._tokens.first_speed + prompt["speed"],
-            *self._alphabet.encode(prompt["phonemes"]),
-            self._tokens.start_codes,
-        )
-        drawn = np.asarray(prompt["codes"], np.int16)
-        codes = np.empty((len(drawn), self._codebooks), np.int16)
-        codes[:, self._sampled] = drawn
-        for codebook, code in self._fixed.items():
-            codes[:, codebook] = code
-        return _Reference(head, codes)
-
-    def _speaker(self, voice: str, language: Spoken) -> list[int]:
-        """The prompt of the voice in the piece's language, else in the one it has."""
-        key: tuple[str, str] = (voice, language)
-        if key not in self._speakers:
-            key = next(k for k in self._speakers if k[0] == voice)
-        return self._speakers[key]
-
-    # -- one piece -------------------------------------------------------------------------------
+        # One id more than the whole blocks: the last position of a prompt is always computed anew.
+        return [[*prompt, self._layout.start_text] for prompt in self._speakers.values()]
 
     def read(self, text: str, language: Language = "auto") -> Reading:
         """How the voice reads a text. Raises `SpeechError`, see `TextFrontend.read`."""
         return self._frontend.result().read(text, language)
 
-    def expected_seconds(self, reading: Reading, voice: str, speed: float = 1.0) -> float:
-        """About how long the voice takes to say it."""
-        frames = self._expected(len(reading.phonemes), speed)
-        return frames * SAMPLES_PER_FRAME / SAMPLE_RATE
+    def expected_frames(self, reading: Reading, voice: str, speed: float = 1.0) -> int:
+        """About how many frames the voice takes to say it."""
+        pace = self._voices.references[self._voices.resolve(voice, reading.language)].pace
+        factor = self._layout.speeds[self._layout.speed(speed)]
+        return round((pace * len(reading.phonemes) + _PAUSES) / factor)
 
     def plan(self, request: SpeechRequest) -> PiecePlan:
-        """Raises `SpeechError`: `unknown_voice`, `empty_text`, `unpronounceable`, `text_too_long`,
-        `bad_speed`."""
-        if request.voice != DEFAULT_VOICE and all(c["id"] != request.voice for c in self._cards):
-            known = ", ".join([DEFAULT_VOICE, *(card["id"] for card in self._cards)])
-            raise SpeechError("unknown_voice", f"No voice {request.voice!r}; there are {known}.")
-        if not MIN_SPEED <= request.speed <= MAX_SPEED:
-            raise SpeechError("bad_speed", f"Speed must be {MIN_SPEED} to {MAX_SPEED}.")
-        if len(request.text) > MAX_TEXT_CHARS:
-            raise SpeechError(
-                "text_too_long", f"A piece has at most {MAX_TEXT_CHARS} characters; cut it."
-            )
+        """The prompt of one piece. Speed is rounded to the nearest trained one.
+
+        Raises `SpeechError`: `unknown_voice`, `bad_speed`, `unsupported_language`, `empty_text`,
+        `unpronounceable`, `text_too_long`.
+        """
+        self._check(request)
         reading = self.read(request.text, request.language)
         phonemes = self._alphabet.encode(reading.phonemes)
         if len(phonemes) > MAX_PHONEMES:
             raise SpeechError(
                 "text_too_long",
-                f"The piece is {len(phonemes)} phonemes long and at most {MAX_PHONEMES} can be "
-                "spoken at once; cut it.",
+                f"The piece is {len(phonemes)} phonemes long; at most {MAX_PHONEMES} can be spoken "
+                "at once. Cut it.",
             )
-        automatic = request.voice == DEFAULT_VOICE
-        voice = self._default[reading.language] if automatic else request.voice
-        piece = (
-            self._tokens.start_text,
-            self._tokens.speed(request.speed),
-            *phonemes,
-            self._tokens.start_codes,
-        )
+        voice, language = self._voices.resolve(request.voice, reading.language)
+        piece = self._layout.piece(phonemes, self._layout.speed(request.speed))
         context = _usable(request.context, voice)
+        expected = self.expected_frames(reading, voice, request.speed)
         return PiecePlan(
-            prompt=[*self._speaker(voice, reading.language), *context, *piece],
-            sampling=self._sampling(request, len(phonemes)),
+            prompt=[*self._speakers[voice, language], *context, *piece],
+            sampling=self._sampling(request, expected),
             voice=voice,
-            continuation=piece,
-            expected_frames=self._expected(len(phonemes), request.speed),
+            continuation=self._continuation(context, piece, expected),
+            expected_frames=expected,
         )
 
-    def _expected(self, phonemes: int, speed: float) -> int:
-        return round((3.4 * phonemes + 12) / self._tokens.speeds[self._speed_index(speed)])
+    def _check(self, request: SpeechRequest) -> None:
+        slowest, fastest = min(self._layout.speeds), max(self._layout.speeds)
+        if not slowest <= request.speed <= fastest:
+            raise SpeechError("bad_speed", f"Speed must lie in {slowest} to {fastest}.")
+        if request.language not in get_args(Language):
+            raise SpeechError("unsupported_language", "The language must be auto, en or zh.")
+        if len(request.text) > MAX_TEXT_CHARS:
+            raise SpeechError(
+                "text_too_long", f"A piece has at most {MAX_TEXT_CHARS} characters. Cut it."
+            )
 
-    def _speed_index(self, factor: float) -> int:
-        return self._tokens.speed(factor) - self._tokens.first_speed
+    def _continuation(
+        self, context: tuple[int, ...], piece: tuple[int, ...], expected: int
+    ) -> tuple[int, ...]:
+        """What the next piece is to follow: the turn so far, whose blocks are cached already, or
+        when that grows too long this piece alone."""
+        pieces = context.count(self._layout.start_text) + 1
+        room = len(context) + len(piece) + expected <= MAX_CONTEXT
+        return (*context, *piece) if room and pieces <= MAX_CONTEXT_PIECES else piece
 
-    def _sampling(self, request: SpeechRequest, phonemes: int) -> CodeSampling:
+    def _sampling(self, request: SpeechRequest, expected: int) -> CodeSampling:
         asked, usual = request.sampling, self._config["sampling"]
-        expected = self._expected(phonemes, request.speed)
 
         def pick(name: str) -> Any:
             value = getattr(asked, name)
             return usual[name] if value is None else value
 
+        longest = min(_RUNAWAY * expected + _SPARE_FRAMES, _LONGEST)
         return CodeSampling(
             temperature=pick("temperature"),
             top_p=pick("top_p"),
@@ -264,30 +200,24 @@ class MiniCheckpoint:
             repetition_penalty=pick("repetition_penalty"),
             repetition_window=pick("repetition_window"),
             min_frames=max(2, expected // 4) if asked.min_frames is None else asked.min_frames,
-            max_frames=3 * expected + 20 if asked.max_frames is None else asked.max_frames,
+            max_frames=longest if asked.max_frames is None else min(asked.max_frames, _LONGEST),
             seed=secrets.randbits(31) if request.seed is None else request.seed,
         )
 
 
 def _usable(context: object, voice: str) -> tuple[int, ...]:
-    """The previous piece when it is of the same voice and short enough, else nothing."""
+    """The pieces before, when the same voice spoke them and they are not too long."""
     if not isinstance(context, PromptContext) or context.voice != voice:
         return ()
-    return context.tokens if len(context.tokens) <= MAX_CONTEXT_POSITIONS else ()
+    return context.tokens if len(context.tokens) <= MAX_CONTEXT else ()
 
 
-def _padded(codes: Codes, head: int, block: int) -> Codes:
-    """The reference with its silent end held until `head` and frames fill whole blocks."""
-    missing = -(head + len(codes)) % block
-    return np.concatenate([codes, np.repeat(codes[-1:], missing, axis=0)])
-
-
-def _in_background(load: Any) -> Future[TextFrontend]:
-    """Lexicons load while vLLM starts, which takes longer."""
+def _in_background(alphabet: Alphabet) -> Future[TextFrontend]:
+    """The lexicons load while vLLM starts, which takes longer."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="frontend")
-    future = pool.submit(load)
+    frontend = pool.submit(TextFrontend, alphabet)
     pool.shutdown(wait=False)
-    return future
+    return frontend
 
 
 def _read(path: Path) -> dict[str, Any]:
