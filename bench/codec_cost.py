@@ -2,7 +2,7 @@
 
     python -m bench.codec_cost [--threads 1] [--device cpu] [--codec embedded|full] [--json FILE]
 
-Each row decodes pushes of so many frames from so many streams, first all streams in one batched call
+Each row decodes pushes of so many frames from so many streams, first all streams in one call
 (`batched`), then one stream a call (`one by one`). `push_ms` is how long a listener waits for a
 batched call. The fastest of several rounds counts: the machine may be busy with other work.
 """
@@ -17,8 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
-from bench.codec_random import random_codes, random_hidden, random_state
+import engine.voices
+from bench.codec_random import Array, dull, random_codes, random_hidden, random_state
 from engine.codec.config import released_config
 from engine.codec.model import Codec, Frames
 from engine.codec.names import expected_tensors
@@ -40,20 +43,26 @@ class Cost:
 
 def embedded_codec() -> Codec:
     """The embedded voice's codec."""
-    from engine import voices
-    from engine.checkpoints.mini import MiniCheckpoint
-
-    return MiniCheckpoint(Path(voices.__file__).parent / "mini").codec()
+    folder = Path(engine.voices.__file__).parent / "mini"
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    return Codec.from_mini(settings, load_file(folder / "codec.safetensors"))
 
 
 def full_size_codec() -> Codec:
-    """A codec of the released ChatTTS sizes with random weights."""
+    """A codec of the released ChatTTS sizes with random weights and a spectrum that falls."""
     config = released_config()
-    states = (
-        {n: torch.from_numpy(w) for n, w in random_state(expected_tensors(config, part), 1).items()}
-        for part in ("dvae", "decoder", "vocos")
-    )
-    return Codec.released(*states)
+
+    states = {
+        "dvae": random_state(expected_tensors(config, "dvae"), 1),
+        "decoder": random_state(expected_tensors(config, "decoder"), 1),
+        "vocos": dull(random_state(expected_tensors(config, "vocos"), 1)),
+    }
+    tensors = {part: _tensors(state) for part, state in states.items()}
+    return Codec.released(tensors["dvae"], tensors["decoder"], tensors["vocos"], config)
+
+
+def _tensors(state: dict[str, Array]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(weights) for name, weights in state.items()}
 
 
 def fastest(call: Callable[[], object], clock: Callable[[], float], rounds: int) -> float:

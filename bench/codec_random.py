@@ -44,6 +44,18 @@ def random_state(shapes: Mapping[str, Shape], seed: int) -> dict[str, Array]:
     return {name: random_tensor(name, shape, seed) for name, shape in shapes.items()}
 
 
+def dull(vocos: Mapping[str, Array], corner_hertz: float = 400.0) -> dict[str, Array]:
+    """The same vocoder with a spectrum that falls by 12 dB an octave, as a voice's does roughly.
+
+    Random weights alone sound like white noise, in which no click would stand out.
+    """
+    bias = vocos["head.out.bias"].copy()
+    bins = len(bias) // 2
+    hertz = np.linspace(0, 12_000, bins)
+    bias[:bins] -= 2 * np.log1p(hertz / corner_hertz)
+    return dict(vocos) | {"head.out.bias": bias.astype(np.float32)}
+
+
 def random_hidden(frames: int, width: int, seed: int) -> Array:
     """(frames, width) hidden states that drift slowly, as a language model's do."""
     steps = _generator(seed, "hidden").standard_normal((frames, width))

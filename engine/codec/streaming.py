@@ -129,6 +129,8 @@ class StreamingDecoder:
         stft = _with_tails(stft, mels.settled, tails)
         sums, ola_kept = ola.add(stft, outputs, kept[:, : ola.kept_width])
         sound = self._normalise(sums, windows, outputs, mels)
+        for window in windows:
+            window.state.context = None
         if not all(w.last for w in windows):
             self._scatter(windows, torch.cat([ola_kept, context.successor()], 1))
         return sound
@@ -141,7 +143,8 @@ class StreamingDecoder:
     def _scatter(self, windows: list[_Window], kept: Tensor) -> None:
         # Each stream owns its copy: a view would keep the whole batch alive.
         for window, row in zip(windows, kept, strict=True):
-            window.state.context = None if window.last else row.clone()
+            if not window.last:
+                window.state.context = row.clone()
 
     def _normalise(
         self, sums: Tensor, windows: list[_Window], outputs: Rows, mels: Rows
