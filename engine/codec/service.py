@@ -49,14 +49,23 @@ class DecodeService:
     """Batched streaming decode off the event loop.
 
     threads: CPU threads of one decode (the whole process shares torch's thread count).
+    decoder: one that was configured elsewhere; otherwise one with `look_ahead_frames`.
     """
 
-    def __init__(self, codec: Codec, *, look_ahead_frames: int = 0, threads: int = 1) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        look_ahead_frames: int = 0,
+        threads: int = 1,
+        decoder: StreamingDecoder | None = None,
+    ) -> None:
         self._codec = codec
-        self._decoder = StreamingDecoder(codec, look_ahead_frames)
+        self._decoder = decoder or StreamingDecoder(codec, look_ahead_frames)
         self._threads = threads
         self._wake = threading.Condition()
         self._jobs: list[_Job] = []
+        self._running: list[_Job] = []
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -95,9 +104,9 @@ class DecodeService:
             raise
 
     def drop(self, state: StreamState) -> None:
-        """End a stream: what it has waiting is not decoded, its calls are cancelled."""
+        """End a stream: its calls are cancelled, what has not begun is not decoded."""
         with self._wake:
-            gone = [job for job in self._jobs if job.state is state]
+            gone = [job for job in (*self._jobs, *self._running) if job.state is state]
             self._jobs = [job for job in self._jobs if job.state is not state]
         state.finished = True
         for job in gone:
@@ -149,6 +158,7 @@ class DecodeService:
             chosen = [job for job in heads if job.urgent] or heads
             taken = set(map(id, chosen))
             self._jobs = [job for job in self._jobs if id(job) not in taken]
+            self._running = chosen
             return chosen
 
     def _decode(self, batch: list[_Job]) -> list[_Outcome]:

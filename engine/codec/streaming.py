@@ -97,7 +97,7 @@ class StreamingDecoder:
         windows = []
         for slot, (state, frames, last) in enumerate(batch):
             state.path = self.codec.path_of(frames)
-            state.finished = last
+            state.finished = state.finished or last
             if len(frames):
                 state.waiting.append(frames)
             known = sum(map(len, state.waiting))
