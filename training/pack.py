@@ -71,7 +71,7 @@ def pack_language_model(
             codebook = int(rest.split(".")[0])
             if codebook not in sampled:
                 if kind == "emb_code":
-                    packed[f"emb_code_fixed.{codebook}"] = value[fixed].clone()
+                    packed[f"emb_code_fixed.{codebook}"] = value[fixed].to(torch.bfloat16).clone()
                 continue
         packed[name] = value.to(torch.bfloat16).contiguous()
     if len(packed) != len(tensors) - (lm["codes_per_frame"] - len(sampled)):

@@ -22,7 +22,8 @@ from engine.checkpoints.base import (
     PromptContext,
     Registrar,
 )
-from engine.checkpoints.mini_voices import Layout, Voices
+from engine.checkpoints.mini_voices import Layout, Reference, Voices
+from engine.frontend.language import Spoken
 from engine.frontend.phonemes import Alphabet
 from engine.frontend.text import Reading, TextFrontend
 from engine.lm_config import LmConfig
@@ -118,6 +119,10 @@ class MiniCheckpoint:
             max_speed=max(self._layout.speeds),
         )
 
+    def reference(self, voice: str, language: Spoken) -> Reference:
+        """What a voice said in a language. Raises `SpeechError("unknown_voice")`."""
+        return self._voices.references[self._voices.resolve(voice, language)]
+
     def register(self, registrar: Registrar) -> None:
         for key, reference in self._voices.references.items():
             frames = registrar.register_frames(reference.padded(registrar.block_size))
@@ -134,7 +139,7 @@ class MiniCheckpoint:
 
     def expected_frames(self, reading: Reading, voice: str, speed: float = 1.0) -> int:
         """About how many frames the voice takes to say it."""
-        pace = self._voices.references[self._voices.resolve(voice, reading.language)].pace
+        pace = self.reference(voice, reading.language).pace
         factor = self._layout.speeds[self._layout.speed(speed)]
         return round((pace * len(reading.phonemes) + _PAUSES) / factor)
 
