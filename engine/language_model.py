@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api import EngineStats, SpeechError
+from engine.batch import EXTRA_ARGS_KEY, RequestParams
 from engine.checkpoints.base import CodeSampling
 from engine.frames import FRAME_BASE, PATH_VARIABLE, FrameStore, StoreShape
 from engine.lm_config import LmConfig
-from engine.sampler import EXTRA_ARGS_KEY, RequestParams
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -46,8 +46,8 @@ _ENVIRONMENT_LOCK = Lock()
 class LanguageModelSettings:
     """How to run one checkpoint.
 
-    `model_dir` holds config.json and safetensors. `kv_cache_bytes` is required on the CPU, where
-    vLLM would otherwise take most of the memory. `compiled` means torch.compile on the CPU (needs a
+    `model_dir` holds config.json and safetensors. `kv_cache_bytes` defaults to 256 MiB on the CPU,
+    where vLLM would otherwise take most of the memory. `compiled` means torch.compile on the CPU (needs a
     C++ compiler) and CUDA graphs on a GPU. `cores` bind the model's threads (CPU only).
     `ring_rows` generated frames are kept, `hidden_ring_rows` of them with their hidden state where
     the checkpoint asks for it.
@@ -60,7 +60,7 @@ class LanguageModelSettings:
     max_num_seqs: int = 32
     max_model_len: int = 1024
     max_num_batched_tokens: int | None = None
-    kv_cache_bytes: int | None = 1 << 28
+    kv_cache_bytes: int | None = None
     gpu_memory_utilization: float = 0.6
     compiled: bool = False
     stream_interval: int = 1
@@ -173,7 +173,7 @@ class LanguageModel:
                 "max_num_seqs": settings.max_num_seqs,
                 "max_model_len": settings.max_model_len,
                 "max_num_batched_tokens": settings.max_num_batched_tokens,
-                "kv_cache_memory_bytes": settings.kv_cache_bytes,
+                "kv_cache_memory_bytes": settings.kv_cache_bytes or (1 << 28 if on_cpu else None),
                 "gpu_memory_utilization": settings.gpu_memory_utilization,
                 "enforce_eager": not settings.compiled,
                 "enable_prefix_caching": True,
@@ -186,6 +186,9 @@ class LanguageModel:
                 if on_cpu
                 else "engine.runners.v2.VoxgateGPUWorker",
             }
+            if settings.compiled and not on_cpu:
+                sizes = {"max_cudagraph_capture_size": settings.max_num_seqs}
+                options["compilation_config"] = sizes
             self._llm = AsyncLLM.from_engine_args(
                 AsyncEngineArgs(**options), stat_loggers=[self._counters.logger]
             )

@@ -3,29 +3,17 @@
 The order is ChatTTS': logits / temperature, windowed repetition penalty, top-p, top-k, draw. Both
 filters keep a prefix of the candidates sorted by score (ties broken by the lower id, so that a cut
 never depends on how many candidates the neighbours need), hence one `topk` serves both.
-
-Noise is a hash of (seed, position, codebook, candidate): there is no generator state, so what a
-request draws depends on itself alone, not on its neighbours, on how its prompt was chunked, or on
-how often it was preempted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.checkpoints.base import CodeSampling
+from engine.batch import Batch
 from engine.frames import FRAME_BASE
 from engine.lm_config import LmConfig
-
-EXTRA_ARGS_KEY = "voxgate"
-"""Where a request's parameters travel in vLLM's `SamplingParams.extra_args`."""
+from engine.noise import gumbel, stream_keys
 
 MIN_KEPT = 3
 """Both filters keep at least this many candidates."""
@@ -33,139 +21,9 @@ MIN_KEPT = 3
 _MIN_SORTED = 32
 
 
-def _signed(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
-
-
-_GOLDEN = _signed(0x9E3779B97F4A7C15)
-_MIX_1 = _signed(0xBF58476D1CE4E5B9)
-_MIX_2 = _signed(0x94D049BB133111EB)
-
-
-class RequestParams(NamedTuple):
-    """Parameters of one request as they travel to the engine process."""
-
-    seed: int = 0
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 1
-    penalty: float = 1.0
-    window: int = 0
-    min_frames: int = 0
-    text: bool = False
-    oldest: int = 0
-    """Token id of the oldest ring frame in the prompt, 0 if there is none."""
-
-    @classmethod
-    def of(cls, sampling: CodeSampling, oldest: int) -> RequestParams:
-        """Pack a resolved sampling; `oldest` is from `FrameStore.oldest`."""
-        return cls(
-            seed=_signed(sampling.seed),
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            penalty=sampling.repetition_penalty,
-            window=sampling.repetition_window if sampling.repetition_penalty != 1.0 else 0,
-            min_frames=sampling.min_frames,
-            text=sampling.mode == "text",
-            oldest=oldest,
-        )
-
-    @classmethod
-    def from_extra_args(cls, extra_args: dict[str, Any] | None) -> RequestParams:
-        """Unpack; requests that are not ours (vLLM's own warm-up) get the defaults."""
-        packed = (extra_args or {}).get(EXTRA_ARGS_KEY)
-        return cls() if packed is None else cls(*packed)
-
-
-_INTEGER = ("seed", "top_k", "window", "min_frames", "oldest")
-_FLOAT = ("temperature", "top_p", "penalty")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What a step needs to know about its requests besides logits; tensors are on the device.
-
-    Per row: the request's parameters, `generated` (frames so far), `history` (token ids of the last
-    W generated frames, oldest first, right aligned; entries older than the request's own output may
-    hold anything) and `oldest` (token id of its oldest live ring frame, 0 if none). `sorted_k`
-    candidates are enough for every row; `window` is W; `any_text` says whether a row is in text
-    mode.
-    """
-
-    seed: Tensor
-    temperature: Tensor
-    top_p: Tensor
-    top_k: Tensor
-    penalty: Tensor
-    window: Tensor
-    min_frames: Tensor
-    text: Tensor
-    generated: Tensor
-    history: Tensor
-    oldest: Tensor
-    sorted_k: int
-    any_text: bool
-
-
-class ParamColumns:
-    """Parameters of many requests as one integer, one float and one boolean array on the host.
-
-    Rows are filled when a request joins; a step takes the rows of its batch.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self.integers: npt.NDArray[np.int64] = np.zeros((len(_INTEGER), rows), np.int64)
-        self.floats: npt.NDArray[np.float32] = np.ones((len(_FLOAT), rows), np.float32)
-        self.text: npt.NDArray[np.bool_] = np.zeros(rows, np.bool_)
-
-    def put(self, row: int, params: RequestParams) -> None:
-        self.integers[:, row] = [getattr(params, name) for name in _INTEGER]
-        self.floats[:, row] = [getattr(params, name) for name in _FLOAT]
-        self.text[row] = params.text
-
-    def columns(self, integers: Tensor, floats: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """Name the rows of gathered copies of the three arrays."""
-        named: dict[str, Tensor] = dict(zip(_INTEGER, integers, strict=True))
-        named.update(zip(_FLOAT, floats, strict=True))
-        named["text"] = text
-        return named
-
-    def bounds(self, rows: Sequence[int] | slice) -> tuple[int, int, bool]:
-        """Largest top-k and window, and whether any text mode, among rows."""
-        chosen = self.integers[:, rows]
-        return (
-            int(chosen[_INTEGER.index("top_k")].max(initial=1)),
-            int(chosen[_INTEGER.index("window")].max(initial=0)),
-            bool(self.text[rows].any()),
-        )
-
-
 def sorted_candidates(top_k: int) -> int:
     """How many candidates to sort for the largest `top_k` of a batch: few distinct sizes."""
     return max(_MIN_SORTED, 1 << (top_k - 1).bit_length())
-
-
-def mix(z: Tensor) -> Tensor:
-    """A bijective scramble of int64 (the finaliser of splitmix64, Steele et al. 2014)."""
-    # `>>` is arithmetic on int64: the mask makes it the logical shift the function is defined with.
-    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _MIX_1
-    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _MIX_2
-    return z ^ ((z >> 31) & ((1 << 33) - 1))
-
-
-def stream_keys(seed: Tensor, position: Tensor, streams: int) -> Tensor:
-    """Noise keys (B, streams) of B requests; stream i is the i-th drawn codebook."""
-    key = mix(mix(seed + _GOLDEN) + position)
-    return mix(key[:, None] + torch.arange(streams, device=seed.device))
-
-
-def gumbel(keys: Tensor, candidates: Tensor) -> Tensor:
-    """Standard Gumbel noise (R, K) for candidate ids (R, K) under keys (R,)."""
-    bits = (mix(keys[:, None] + candidates * _GOLDEN) >> 41) & ((1 << 23) - 1)
-    # 23 bits and a half are exact in float32 and never reach 0 or 1.
-    uniform = (bits.to(torch.float32) + 0.5) * 2.0**-23
-    return -torch.log(-torch.log(uniform))
 
 
 def penalise(logits: Tensor, recent: Tensor, valid: Tensor, penalty: Tensor) -> Tensor:
@@ -190,11 +48,12 @@ def candidates(
     all V, not renormalised.
     """
     size = logits.shape[1]
-    bits = logits.contiguous().view(torch.int32).to(torch.int64)
+    bits = logits.contiguous().view(torch.int32)
     # Monotone integer image of a float, then the id: a total order without ties.
-    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    order = torch.arange(size - 1, -1, -1, device=logits.device)
-    ids = (ordered * size + order).topk(min(sorted_k, size), dim=1).indices
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    reverse = torch.arange(size - 1, -1, -1, device=logits.device)
+    keys = torch.add(reverse, ordered.to(torch.int64), alpha=size)
+    ids = keys.topk(min(sorted_k, size), dim=1).indices
     logp = logits.gather(1, ids) - logits.logsumexp(1, keepdim=True)
     p = logp.exp()
     before = p.cumsum(1) - p
@@ -255,35 +114,34 @@ class FrameSampler:
         self,
         logits: Tensor,
         batch: Batch,
-        serial: int,
+        serials: Tensor,
         *,
         hidden: Tensor | None = None,
         text_logits: Tensor | None = None,
     ) -> Tensor:
-        """Token ids (B,) int64. Uses ring rows of serials [serial, serial + B), already reserved.
+        """Token ids (B,) int64; the frames go to the ring rows of `serials` (B,), ascending.
 
         `logits` (B, S * code_vocab) for the S sampled codebooks; `hidden` (B, H) and `text_logits`
         (B, text_vocab) where they are kept or wanted.
         """
         config = self._config
         codes = self._draw_codes(logits, batch)
-        size = len(codes)
         ended = (codes == config.end_code).any(1)
         # Rows of ended requests are never read; the end code would not be a valid codec code.
-        frames = self._template.repeat(size, 1)
+        frames = self._template.repeat(len(codes), 1)
         frames[:, self._sampled] = codes.clamp(max=config.end_code - 1).to(torch.int16)
-        offsets = torch.arange(serial, serial + size, device=codes.device)
-        self._ring[offsets % self._ring.shape[0]] = frames
+        self._ring[serials % self._ring.shape[0]] = frames
         if self._hidden_ring is not None:
             assert hidden is not None
-            rows = offsets % self._hidden_ring.shape[0]
+            rows = serials % self._hidden_ring.shape[0]
             self._hidden_ring[rows] = hidden.to(self._hidden_ring.dtype)
-        ids = torch.where(ended, config.end_id, FRAME_BASE + offsets % self._span)
-        if batch.any_text:
+        ids = torch.where(ended, config.end_id, FRAME_BASE + serials % self._span)
+        if batch.bounds.any_text:
             assert text_logits is not None
-            ids = torch.where(batch.text, self._draw_text(text_logits, batch), ids)
-        age = (serial - (batch.oldest - FRAME_BASE)) % self._span
-        gone = (batch.oldest > 0) & (age > self._ring.shape[0] - size)
+            ids = torch.where(batch.text > 0, self._draw_text(text_logits, batch), ids)
+        # With this step's rows written, is the oldest frame of the request still there?
+        age = (serials[-1:] + 1 - (batch.oldest - FRAME_BASE)) % self._span
+        gone = (batch.oldest > 0) & (age > self._ring.shape[0])
         return torch.where(gone, config.overrun_id, ids)
 
     def _draw_codes(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -295,7 +153,9 @@ class FrameSampler:
         seen = self._ring[rows][..., self._sampled].to(torch.int64)
 
         def each(values: Tensor) -> Tensor:
-            return values.repeat_interleave(streams, 0)
+            # Unlike `repeat_interleave`, this costs a copy and nothing else.
+            shape = (size, streams, *values.shape[1:])
+            return values[:, None].expand(shape).reshape(size * streams, *values.shape[1:])
 
         drawn = draw(
             logits.reshape(size * streams, config.code_vocab),
@@ -306,7 +166,7 @@ class FrameSampler:
             penalty=each(batch.penalty),
             top_p=each(batch.top_p),
             top_k=each(batch.top_k),
-            sorted_k=batch.sorted_k,
+            sorted_k=sorted_candidates(batch.bounds.top_k),
             end=config.end_code,
             end_forbidden=each(batch.generated < batch.min_frames),
         )
@@ -325,7 +185,7 @@ class FrameSampler:
             penalty=batch.penalty,
             top_p=batch.top_p,
             top_k=batch.top_k,
-            sorted_k=batch.sorted_k,
+            sorted_k=sorted_candidates(batch.bounds.top_k),
             end=config.text_end_id,
             end_forbidden=batch.generated < batch.min_frames,
         )

@@ -14,15 +14,10 @@ from torch import Tensor, nn
 from vllm.v1.outputs import SamplerOutput
 from vllm.v1.worker.cpu_worker import CPUWorker
 
+from engine.batch import ParamColumns, RequestParams, gather_batch
 from engine.model import VoxgateForCausalLM
 from engine.runners.lifetime import adopt_process
-from engine.sampler import (
-    Batch,
-    FrameSampler,
-    ParamColumns,
-    RequestParams,
-    sorted_candidates,
-)
+from engine.sampler import FrameSampler
 
 
 class V1Sampler(nn.Module):
@@ -42,62 +37,51 @@ class V1Sampler(nn.Module):
             span=store.shape.span,
             hidden_ring=torch.from_numpy(store.hidden) if store.shape.hidden_rows else None,
         )
-        self._params = ParamColumns(runner.input_batch.max_num_reqs)
+        self._params = ParamColumns(slots=runner.input_batch.max_num_reqs)
         self._seen: list[str] = []
         self._bounds = self._params.bounds(slice(0, 0))
 
     def forward(self, logits: Tensor, sampling_metadata: Any, **_: Any) -> SamplerOutput:
         inputs = self._runner.input_batch
+        size = len(logits)
         if sampling_metadata is not inputs.sampling_metadata:
-            # The runner's dummy run: nothing behind these logits.
-            ids = torch.zeros(len(logits), 1, dtype=torch.int32)
-            return SamplerOutput(sampled_token_ids=ids, logprobs_tensors=None)
-        batch = self._batch(inputs)
+            # The runner's dummy run: there are no requests behind these logits.
+            return _output(torch.zeros(size))
+        if inputs.req_ids != self._seen:
+            self._refresh(inputs)
+        batch = gather_batch(
+            torch.from_numpy(self._params.integers)[:, :size],
+            torch.from_numpy(self._params.floats)[:, :size],
+            tokens=inputs.token_ids_cpu_tensor,
+            rows=torch.arange(size),
+            total=inputs.num_tokens_no_spec_cpu_tensor[:size].to(torch.int64),
+            bounds=self._bounds,
+        )
+        first = self._store.reserve(size)
         ids = self._frames.step(
             logits,
             batch,
-            self._store.reserve(len(logits)),
+            torch.arange(first, first + size),
             hidden=self._model.sampled_hidden,
-            text_logits=self._model.compute_text_logits() if batch.any_text else None,
+            text_logits=self._model.compute_text_logits() if batch.bounds.any_text else None,
         )
-        return SamplerOutput(
-            sampled_token_ids=ids.to(torch.int32).unsqueeze(-1), logprobs_tensors=None
-        )
+        return _output(ids)
 
-    def _batch(self, inputs: Any) -> Batch:
-        size = inputs.num_reqs
-        if inputs.req_ids != self._seen:
-            self._refresh(inputs.req_ids)
-        top_k, width, any_text = self._bounds
-        params = self._params
-        columns = params.columns(
-            torch.from_numpy(params.integers)[:, :size],
-            torch.from_numpy(params.floats)[:, :size],
-            torch.from_numpy(params.text)[:size],
-        )
-        prompt = inputs.num_prompt_tokens_cpu_tensor[:size].to(torch.int64)
-        total = inputs.num_tokens_no_spec_cpu_tensor[:size].to(torch.int64)
-        generated = total - prompt
-        tokens = inputs.token_ids_cpu_tensor[:size]
-        history = tokens.gather(1, (total[:, None] + torch.arange(-width, 0)).clamp(min=0))
-        first = tokens.gather(1, prompt.clamp(max=tokens.shape[1] - 1)[:, None])[:, 0]
-        own = torch.where((generated > 0) & ~columns["text"], first.to(torch.int64), 0)
-        columns["oldest"] = torch.where(columns["oldest"] > 0, columns["oldest"], own)
-        return Batch(
-            **columns,
-            generated=generated,
-            history=history.to(torch.int64),
-            sorted_k=sorted_candidates(top_k),
-            any_text=any_text,
-        )
-
-    def _refresh(self, req_ids: list[str]) -> None:
+    def _refresh(self, inputs: Any) -> None:
         """Fill the columns anew; only when the batch changed."""
-        for row, req_id in enumerate(req_ids):
+        for slot, req_id in enumerate(inputs.req_ids):
             sampling = self._runner.requests[req_id].sampling_params
-            self._params.put(row, RequestParams.from_extra_args(sampling.extra_args))
-        self._bounds = self._params.bounds(slice(0, len(req_ids)))
-        self._seen = list(req_ids)
+            self._params.put(
+                slot,
+                RequestParams.from_extra_args(sampling.extra_args),
+                prompt=int(inputs.num_prompt_tokens[slot]),
+            )
+        self._bounds = self._params.bounds(slice(0, len(inputs.req_ids)))
+        self._seen = list(inputs.req_ids)
+
+
+def _output(ids: Tensor) -> SamplerOutput:
+    return SamplerOutput(sampled_token_ids=ids.to(torch.int32).unsqueeze(-1), logprobs_tensors=None)
 
 
 class VoxgateCPUWorker(CPUWorker):  # type: ignore[misc]

@@ -12,22 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.batch import (
+    EXTRA_ARGS_KEY,
+    Batch,
+    ParamColumns,
+    RequestParams,
+    gather_batch,
+)
 from engine.checkpoints.base import CodeSampling
 from engine.frames import FRAME_BASE, StoreShape
 from engine.lm_config import LmConfig
-from engine.sampler import (
-    EXTRA_ARGS_KEY,
-    Batch,
-    FrameSampler,
-    ParamColumns,
-    RequestParams,
-    candidates,
-    gumbel,
-    mix,
-    penalise,
-    sorted_candidates,
-    stream_keys,
-)
+from engine.noise import gumbel, mix, scramble, stream_keys
+from engine.sampler import FrameSampler, candidates, penalise
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,7 +64,7 @@ def reference_probabilities(scores: Floats, top_p: float, top_k: int) -> Floats:
     remove = np.cumsum(softmax(scores)[ascending]) <= 1 - top_p
     remove[-3:] = False
     scores[ascending[remove]] = -np.inf
-    kth = np.sort(scores)[-max(top_k, 3)]
+    kth = np.sort(scores)[-min(max(top_k, 3), scores.size)]
     scores[scores < kth] = -np.inf
     return softmax(scores)
 
@@ -80,7 +76,7 @@ def probabilities(logits: torch.Tensor, top_p: float, top_k: int) -> Floats:
         logits,
         torch.full((rows,), top_p),
         torch.full((rows,), top_k),
-        sorted_candidates(top_k),
+        max(3, top_k),
     )
     dense = torch.zeros(logits.shape).scatter(1, ids, torch.softmax(logp, 1))
     return dense.to(torch.float64).numpy()
@@ -94,31 +90,30 @@ def batch_of(
     *,
     generated: list[int] | None = None,
     history: list[list[int]] | None = None,
-    oldest: list[int] | None = None,
 ) -> Batch:
-    rows = len(params)
-    columns = ParamColumns(rows)
-    for row, row_params in enumerate(params):
-        columns.put(row, row_params)
-    top_k, width, any_text = columns.bounds(slice(0, rows))
-    tokens = torch.zeros(rows, width, dtype=torch.int64)
-    for row, ids in enumerate(history or []):
-        if ids and width:
-            tokens[row, -min(width, len(ids)) :] = torch.tensor(ids[-width:])
-    named = columns.columns(
+    """A batch of requests with prompts of 40 positions.
+
+    `history` are their own token ids; `generated` how many they have, where the ids do not matter.
+    """
+    rows, prompt = len(params), 40
+    columns = ParamColumns(slots=rows)
+    tokens = torch.full((rows, 400), 7, dtype=torch.int32)
+    own = history or [[FRAME_BASE] * count for count in generated or [0] * rows]
+    for row, (row_params, ids) in enumerate(zip(params, own, strict=True)):
+        columns.put(row, row_params, prompt=prompt)
+        tokens[row, prompt : prompt + len(ids)] = torch.tensor(ids)
+    return gather_batch(
         torch.from_numpy(columns.integers),
         torch.from_numpy(columns.floats),
-        torch.from_numpy(columns.text),
+        tokens=tokens,
+        rows=torch.arange(rows),
+        total=torch.tensor([prompt + len(ids) for ids in own]),
+        bounds=columns.bounds(slice(0, rows)),
     )
-    if oldest is not None:
-        named["oldest"] = torch.tensor(oldest)
-    return Batch(
-        **named,
-        generated=torch.tensor(generated or [len(h) for h in history or [[]] * rows]),
-        history=tokens,
-        sorted_k=sorted_candidates(top_k),
-        any_text=any_text,
-    )
+
+
+def serials(first: int, count: int) -> torch.Tensor:
+    return torch.arange(first, first + count)
 
 
 def new_sampler(**options: Any) -> tuple[FrameSampler, torch.Tensor]:
@@ -220,7 +215,7 @@ def test_mix_is_the_published_function() -> None:
 
 
 def test_noise_is_gumbel_and_differs_by_seed_position_and_codebook() -> None:
-    seeds = torch.arange(40)[:, None].expand(40, 50).flatten()
+    seeds = torch.tensor([scramble(seed) for seed in range(40)])[:, None].expand(40, 50).flatten()
     positions = torch.arange(50).repeat(40)
     keys = stream_keys(seeds, positions, 4).flatten()
     assert len(set(keys.tolist())) == 40 * 50 * 4
@@ -242,7 +237,7 @@ def test_draws_follow_the_distribution() -> None:
     for seed in range(40):
         params = [WIDE._replace(seed=seed)] * 200
         batch = batch_of(params, generated=list(range(200)))
-        sampler.step(row.expand(200, -1), batch, serial=0)
+        sampler.step(row.expand(200, -1), batch, serials(0, 200))
         for stream, codebook in enumerate((0, 2)):
             counts[stream] += np.bincount(ring[:200, codebook].numpy(), minlength=5)[:5]
     expected = weights.numpy() * 8000
@@ -260,7 +255,10 @@ def test_a_step_writes_the_ring_and_names_its_rows() -> None:
     serial = SHAPE.span + 255
     hidden = torch.arange(12.0).view(3, 4)
     ids = sampler.step(
-        logits_for(3), batch_of([WIDE._replace(min_frames=9)] * 3), serial, hidden=hidden
+        logits_for(3),
+        batch_of([WIDE._replace(min_frames=9)] * 3),
+        serials(serial, 3),
+        hidden=hidden,
     )
     assert ids.tolist() == [FRAME_BASE + (serial + i) % SHAPE.span for i in range(3)]
     rows = [255, 0, 1]
@@ -277,7 +275,7 @@ def test_either_sampled_codebook_ends_the_piece_but_not_before_the_minimum(strea
     logits = torch.zeros(2, 2 * 626)
     logits[:, stream * 626 + END] = 100
     params = [WIDE._replace(min_frames=4)] * 2
-    ids = sampler.step(logits, batch_of(params, generated=[3, 4]), serial=0)
+    ids = sampler.step(logits, batch_of(params, generated=[3, 4]), serials(0, 2))
     assert ids.tolist() == [FRAME_BASE, CONFIG.end_id]
     assert (ring < END).all()
 
@@ -293,11 +291,11 @@ def test_the_penalty_counts_a_codebooks_own_last_frames_only() -> None:
     # At this temperature scores are a hundredfold and no noise overturns them: 8 / 2**3 loses to
     # 1.5, where a count of two would have won.
     params = RequestParams(temperature=0.01, top_k=3, penalty=2.0, window=4)
-    sampler.step(logits, batch_of([params], history=history), serial=100)
+    sampler.step(logits, batch_of([params], history=history), serials(100, 1))
     assert ring[100, [0, 2]].tolist() == [7, 5]
     # It wins against 0.75, where a count of four would have lost.
     logits[0, [7, 8]] = torch.tensor([0.75, 0.5])
-    sampler.step(logits, batch_of([params], history=history), serial=101)
+    sampler.step(logits, batch_of([params], history=history), serials(101, 1))
     assert ring[101, 0] == 5
 
 
@@ -318,9 +316,10 @@ def test_history_older_than_the_request_itself_is_not_penalised() -> None:
     logits = torch.full((1, 2 * 626), -50.0)
     logits[0, [5, 626 + 5]] = 8.0
     params = RequestParams(temperature=0.01, top_k=3, penalty=100.0, window=16)
-    # Before its first frame, all that precedes in its token ids is the prompt.
-    batch = batch_of([params], history=[[FRAME_BASE + i for i in range(16)]], generated=[0])
-    sampler.step(logits, batch, serial=100)
+    batch = batch_of([params], generated=[0])
+    # Before its first frame, all that precedes is the prompt; here it ends in frames of its own.
+    batch.history[:] = torch.arange(FRAME_BASE, FRAME_BASE + 16)
+    sampler.step(logits, batch, serials(100, 1))
     assert ring[100, [0, 2]].tolist() == [5, 5]
 
 
@@ -355,7 +354,7 @@ def test_a_row_does_not_depend_on_its_neighbours(data: st.DataObject) -> None:
         ids = sampler.step(
             logits[rows],
             batch_of([requests[r][0] for r in rows], history=[requests[r][1] for r in rows]),
-            serial=128,
+            serials(128, len(rows)),
             text_logits=text_logits[rows],
         )
         kinds = [i if i < FRAME_BASE else FRAME_BASE for i in ids.tolist()]
@@ -367,16 +366,37 @@ def test_a_row_does_not_depend_on_its_neighbours(data: st.DataObject) -> None:
     assert together == alone == reordered
 
 
-def test_a_request_whose_oldest_frame_is_about_to_go_ends_alone() -> None:
+@pytest.mark.parametrize("from_prompt", [True, False])
+def test_a_request_whose_oldest_frame_is_about_to_go_ends_alone(from_prompt: bool) -> None:
     sampler, _ = new_sampler()
-    serial = 1000
-    rows = SHAPE.rows
-    # Three rows are written in this step: frames older than rows - 3 would be overwritten.
-    oldest = [FRAME_BASE + serial - (rows - 3), FRAME_BASE + serial - (rows - 2), 0]
-    ids = sampler.step(
-        logits_for(3), batch_of([WIDE._replace(min_frames=9)] * 3, oldest=oldest), serial
+    first = 1000
+    # Three rows are written in this step: of frames older than that, rows - 3 are still there.
+    oldest = [FRAME_BASE + first + 3 - SHAPE.rows, FRAME_BASE + first + 2 - SHAPE.rows]
+    params = WIDE._replace(min_frames=9)
+    if from_prompt:
+        requests = [params._replace(oldest=id_) for id_ in oldest]
+        batch = batch_of([*requests, params])
+    else:
+        history = [[id_, FRAME_BASE + first - 5, FRAME_BASE + first - 2] for id_ in oldest]
+        batch = batch_of([params] * 3, history=[*history, []])
+    ids = sampler.step(logits_for(3), batch, serials(first, 3))
+    assert ids.tolist() == [FRAME_BASE + first, CONFIG.overrun_id, FRAME_BASE + first + 2]
+
+
+def test_repeating_the_last_row_changes_nothing() -> None:
+    # How a batch is padded to a fixed size.
+    sampler, ring = new_sampler()
+    params = [WIDE._replace(seed=seed, min_frames=9) for seed in range(3)]
+    ids = sampler.step(logits_for(3), batch_of(params), serials(0, 3))
+    drawn = ring[:3].clone()
+    padded = sampler.step(
+        logits_for(3)[[0, 1, 2, 2, 2]],
+        batch_of([*params, params[2], params[2]]),
+        torch.tensor([0, 1, 2, 2, 2]),
     )
-    assert ids.tolist() == [FRAME_BASE + serial, CONFIG.overrun_id, FRAME_BASE + serial + 2]
+    assert padded.tolist() == [*ids.tolist(), ids[2], ids[2]]
+    assert torch.equal(ring[:3], drawn)
+    assert not ring[3:].any()
 
 
 def test_text_mode_draws_from_the_text_head_with_its_own_end() -> None:
@@ -386,7 +406,7 @@ def test_text_mode_draws_from_the_text_head_with_its_own_end() -> None:
     text_logits[:, 17] = 50
     text_logits[2:, CONFIG.text_end_id] = 100
     batch = batch_of([text, WIDE._replace(min_frames=9), text, text], generated=[0, 0, 1, 2])
-    ids = sampler.step(logits_for(4), batch, serial=0, text_logits=text_logits)
+    ids = sampler.step(logits_for(4), batch, serials(0, 4), text_logits=text_logits)
     assert ids.tolist() == [17, FRAME_BASE + 1, 17, CONFIG.end_id]
 
 
@@ -396,7 +416,8 @@ def test_text_mode_penalises_its_own_ids() -> None:
     text_logits = torch.full((1, 50), -1.0)
     text_logits[0, [17, 18, 19]] = torch.tensor([0.04, 0.03, 0.001])
     batch = batch_of([text], history=[[17]])
-    assert sampler.step(logits_for(1), batch, 0, text_logits=text_logits).tolist() == [18]
+    ids = sampler.step(logits_for(1), batch, serials(0, 1), text_logits=text_logits)
+    assert ids.tolist() == [18]
 
 
 # -- parameters in transit -------------------------------------------------------------------------
@@ -416,18 +437,28 @@ def test_parameters_survive_the_way_to_the_engine() -> None:
     )
     params = RequestParams.of(sampling, FRAME_BASE + 3)
     assert RequestParams.from_extra_args({EXTRA_ARGS_KEY: list(params)}) == params
-    assert params.seed == -1
-    columns = ParamColumns(3)
-    columns.put(1, params)
-    named = columns.columns(
-        torch.from_numpy(columns.integers),
-        torch.from_numpy(columns.floats),
-        torch.from_numpy(columns.text),
+    columns = ParamColumns(slots=3)
+    columns.put(1, params, prompt=9)
+    batch = gather_batch(
+        torch.from_numpy(columns.integers)[:, [1]],
+        torch.from_numpy(columns.floats)[:, [1]],
+        tokens=torch.zeros(3, 20, dtype=torch.int32),
+        rows=torch.tensor([1]),
+        total=torch.tensor([12]),
+        bounds=columns.bounds([1]),
     )
-    assert named["oldest"].tolist() == [0, FRAME_BASE + 3, 0]
-    assert named["top_p"][1].item() == pytest.approx(0.7)
+    assert batch.oldest.tolist() == [FRAME_BASE + 3]
+    assert batch.generated.tolist() == [3]
+    assert batch.seed.tolist() == [params.seed]
+    assert batch.top_p.tolist() == [pytest.approx(0.7)]
     assert columns.bounds([0, 1]) == (20, 16, True)
     assert columns.bounds([0, 2]) == (1, 0, False)
+
+
+def test_seeds_of_any_size_are_spread() -> None:
+    spread = [scramble(seed) for seed in (0, 1, 2, -1, 2**63, 2**64 - 1, 10**30)]
+    assert len(set(spread)) == 6  # -1 and 2**64 - 1 are the same 64 bits
+    assert all(-(2**63) <= value < 2**63 for value in spread)
 
 
 def test_no_penalty_needs_no_window() -> None:
