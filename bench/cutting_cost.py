@@ -25,8 +25,8 @@ _MANDARIN: Final = (
     "增加的部分大约有13.81万元，主要来自运输（见第4.2节），其余的原因很难解释……没有人知道这种情况会不会持续；"
     "下一份报告将在五月发布。\n\n"
 )
-_ROUNDS: Final = 5
-_SIZE: Final = 1_000_000
+_ROUNDS: Final = 60
+_SIZE: Final = 60_000
 
 
 def megabytes_per_second(text: str, fragment: int) -> float:

@@ -28,6 +28,8 @@ SPEAKABLE = re.compile(r"[^\W_]")
 
 def units(text: str) -> int:
     """Length of `text` in speech units (1/15 s): wide characters and digits count three."""
+    if text.isascii():  # much the fastest way to count the digits
+        return 3 * len(text) - 2 * len(text.encode().translate(None, b"0123456789"))
     return 3 * len(text) - 2 * len(_WIDE.sub("", text))
 
 

@@ -11,6 +11,10 @@ from gateway.cutting.pieces import Pause, Piece
 from gateway.cutting.policy import ORPHAN_UNITS, Lengths
 from gateway.cutting.soft import breaks_grapheme
 
+Cut = tuple[int, int, int, Level]
+"""A place to cut: its position, the units of speech up to it and up to the gap that it stands in,
+and its level. A plain tuple: one is made for every comma."""
+
 _PAUSES: Final[tuple[Pause, ...]] = (
     "none",
     "clause",
@@ -20,17 +24,9 @@ _PAUSES: Final[tuple[Pause, ...]] = (
     "paragraph",
 )
 _SENTENCE: Final = Level.SENTENCE
+_MOST_UNITS: Final = 3  # in a code point
 _LOOK_AHEAD: Final = 24
 """Code points beyond the cap that must be known before a cut between words is chosen."""
-
-
-class Cut(NamedTuple):
-    """A place to cut: `units` of speech up to it, and `seen` up to the gap that it stands in."""
-
-    at: int
-    units: int
-    seen: int
-    level: Level
 
 
 class Opener(NamedTuple):
@@ -53,18 +49,16 @@ class Draft:
         self.buffer = ""
         self.base = 0
         self.start = 0
-        self.start_units = 0
         self.measured = 0
         self.units = 0
         self.alarm = 0.0
         self.opens_line = True
         self.openers: list[Opener] = []
-        self.held: list[Cut] = []
-        """Places inside a bracket or quote that may still close."""
-        self.marks: list[Cut] = []
-        """Places outside, for when a cut is forced."""
-        self.out: list[Piece] = []
+        self._start_units = 0
+        self._marks: list[Cut] = []  # places outside brackets and quotes, for a forced cut
+        self._held: list[Cut] = []  # places inside one that may still close
         self._clause: Cut | None = None  # chosen, unless the sentence ends right after it
+        self._out: list[Piece] = []
         self._lengths = lengths
         self._first = True
         self._lead: float | None = None
@@ -82,13 +76,14 @@ class Draft:
     def _set_lengths(self) -> None:
         self._cap = self._lengths.cap_units(self._first)
         self._least = self._lengths.least_units(self._first, self._lead)
-        self.set_alarm()
+        # A code point is at least one unit long, so this is never too late for either bound.
+        self._bound = min(self._cap, self._lengths.max_chars)
+        self._set_alarm()
 
-    def set_alarm(self) -> None:
-        """Note when something may be due next. A code point is at least one unit long."""
-        alarm = self.start_units + min(self._cap, self._lengths.max_chars)
+    def _set_alarm(self) -> None:
+        alarm = self._start_units + self._bound
         if self._clause:
-            alarm = min(alarm, self._clause.units + ORPHAN_UNITS)
+            alarm = min(alarm, self._clause[1] + ORPHAN_UNITS)
         if self.openers:
             alarm = min(alarm, self.openers[0].until)
         self.alarm = alarm
@@ -98,50 +93,73 @@ class Draft:
         self.units += ch.units(self.buffer[self.measured - self.base : index])
         self.measured = self.base + index
 
+    def near_alarm(self, position: int) -> bool:
+        """Whether something may be due at `position`, which is then measured."""
+        if self.units + _MOST_UNITS * (position - self.measured) < self.alarm:
+            return False
+        self.measure(position - self.base)
+        return self.units >= self.alarm
+
+    def next_look(self) -> int:
+        """Buffer length under which nothing can be due."""
+        room = int(self.alarm - self.units) // _MOST_UNITS
+        return self.measured - self.base + max(1, room)
+
     def open(self, at: int, closers: str, hold: float) -> None:
         """A bracket or quote opens at position `at`."""
-        self.openers.append(Opener(at, self.units + hold, closers))
-        self.set_alarm()
+        until = self.units + hold
+        self.openers.append(Opener(at, until, closers))
+        self.alarm = min(self.alarm, until)
 
     def close(self, char: str) -> bool:
         """Whether `char` closes an open bracket or quote; what lies inside is then not cut."""
-        for depth in range(len(self.openers) - 1, -1, -1):
-            opener = self.openers[depth]
-            if char in opener.closers:
-                del self.openers[depth:]
-                self.held = [c for c in self.held if c.at <= opener.at]
-                self.set_alarm()
+        openers = self.openers
+        for depth in range(len(openers) - 1, -1, -1):
+            if char in openers[depth].closers:
+                at = openers[depth].at
+                del openers[depth:]
+                if self._held:
+                    self._held = [cut for cut in self._held if cut[0] <= at]
                 return True
         return False
 
     def offer(self, level: Level, start: int, end: int) -> None:
         """A gap that starts at buffer index `start`, the measured one, may be cut at `end`."""
-        units = self.units + ch.units(self.buffer[start:end])
-        cut = Cut(self.base + end, units, self.units, level)
+        seen = self.units
+        cut = (self.base + end, seen + end - start, seen, level)  # a gap holds no wide characters
         if self.openers:
-            self.held.append(cut)
+            self._held.append(cut)
         else:
             self._consider(cut)
 
     def _consider(self, cut: Cut) -> None:
         """Weigh a place to cut that lies in no bracket or quote."""
-        if self._clause and cut.seen - self._clause.units >= ORPHAN_UNITS:
+        at, units, seen, level = cut
+        if self._clause and seen - self._clause[1] >= ORPHAN_UNITS:
             self.cut(self._clause)
-        over = cut.at - self.start - self._lengths.max_chars
-        if over > 0:
-            cut = cut._replace(at=cut.at - over, units=cut.units - over)
-        start, end = self.start - self.base, cut.at - self.base
-        if not ch.SPEAKABLE.search(self.buffer, start, end) or breaks_grapheme(self.buffer, end):
+        if units - self._start_units < self._least[level]:
+            self._marks.append(cut)
             return
-        if cut.units - self.start_units < self._least[cut.level]:
-            self.marks.append(cut)
-        elif cut.level >= _SENTENCE:
+        over = at - self.start - self._lengths.max_chars
+        if over > 0:
+            at -= over
+            cut = (at, units - over, seen, level)
+        if not self._allows(at):
+            return
+        if level >= _SENTENCE:
             self.cut(cut)
-        else:
-            self.marks.append(cut)
-            if self._clause is None:
-                self._clause = cut
-                self.set_alarm()
+            return
+        self._marks.append(cut)
+        if self._clause is None:
+            self._clause = cut
+            self._set_alarm()
+
+    def _allows(self, at: int) -> bool:
+        """Whether the piece would have a word in it if cut at `at`, and no broken grapheme."""
+        index = at - self.base
+        return ch.SPEAKABLE.search(
+            self.buffer, self.start - self.base, index
+        ) is not None and not breaks_grapheme(self.buffer, index)
 
     def settle(self, final: bool) -> bool:
         """Cut what is decided at the measured position; False if that takes more text."""
@@ -149,56 +167,65 @@ class Draft:
             del self.openers[0]
             self._free_held()
         while True:
-            if self._clause and self.units - self._clause.units >= ORPHAN_UNITS:
+            if self._clause and self.units - self._clause[1] >= ORPHAN_UNITS:
                 self.cut(self._clause)
             elif (
-                self.units - self.start_units > self._cap
+                self.units - self._start_units > self._cap
                 or self.measured - self.start > self._lengths.max_chars
             ):
                 cut = self._forced(final)
                 if cut is None:
                     return False
-                if cut.at >= self.measured:
+                if cut[0] >= self.measured:
                     break
                 self.cut(cut)
             else:
                 break
-        self.set_alarm()
+        self._set_alarm()
         return True
 
     def _free_held(self) -> None:
         limit = self.openers[0].at if self.openers else self.measured
-        freed = [c for c in self.held if c.at <= limit]
-        self.held = self.held[len(freed) :]
+        freed = [cut for cut in self._held if cut[0] <= limit]
+        self._held = self._held[len(freed) :]
         for cut in freed:
-            if cut.at > self.start:
+            if cut[0] > self.start:
                 self._consider(cut)
 
     def cut(self, cut: Cut) -> None:
         """Give the piece that ends at `cut`."""
-        text = self.buffer[self.start - self.base : cut.at - self.base]
-        self.out.append(Piece(text, self.start, cut.at, _PAUSES[cut.level]))
-        self.start, self.start_units = cut.at, cut.units
+        at, units, _, level = cut
+        text = self.buffer[self.start - self.base : at - self.base]
+        self._out.append(Piece(text, self.start, at, _PAUSES[level]))
+        self.start, self._start_units = at, units
+        if at > self.measured:
+            self.measured, self.units = at, units
         self.opens_line = text.rstrip(" \t")[-1:] in ch.NEWLINES
         self._clause = None
-        later = [m for m in self.marks if m.at > cut.at] if self.marks else []
-        self.marks = []
+        marks, self._marks = self._marks, []
         if self._first:
             self._first = False
             self._set_lengths()
         else:
-            self.set_alarm()
-        if self.openers and self.openers[0].at < cut.at:
-            self.openers = [o for o in self.openers if o.at >= cut.at]
+            self._set_alarm()
+        if self.openers and self.openers[0].at < at:
+            self.openers = [opener for opener in self.openers if opener.at >= at]
             self._free_held()
-        for mark in later:
-            if mark.at > self.start:
+        for mark in marks:
+            if mark[0] > self.start:
                 self._consider(mark)
 
     def cut_at(self, end: int, level: Level) -> None:
         """Give the piece that ends at buffer index `end`."""
-        units = self.start_units + ch.units(self.buffer[self.start - self.base : end])
-        self.cut(Cut(self.base + end, units, units, level))
+        units = self._start_units + ch.units(self.buffer[self.start - self.base : end])
+        self.cut((self.base + end, units, units, level))
+
+    def places(self) -> list[tuple[int, Level]]:
+        """Where the piece may be cut, counted from its start: outside brackets and quotes first."""
+        return self._fitting(self._marks) + self._fitting(self._held)
+
+    def _fitting(self, cuts: list[Cut]) -> list[tuple[int, Level]]:
+        return [(cut[0] - self.start, cut[3]) for cut in cuts if self._allows(cut[0])]
 
     def _forced(self, final: bool) -> Cut | None:
         """Where to cut a piece that has grown over the cap; None if more text must be seen.
@@ -218,19 +245,19 @@ class Draft:
             buffer[start : high + _LOOK_AHEAD],
             max((high - start) // 3, first + 1 - start),
             high - start,
-            marks=[(c.at - self.start, c.level) for c in self.marks],
-            held=[(c.at - self.start, c.level) for c in self.held],
+            marks=self._fitting(self._marks),
+            held=self._fitting(self._held),
             opener=self.openers[0].at - self.start if self.openers else None,
         )
         if ch.SPEAKABLE.search(buffer, start + end) is None:
-            return Cut(self.measured, 0, 0, Level.NONE) if final else None
-        units = self.start_units + ch.units(buffer[start : start + end])
-        return Cut(self.start + end, units, units, level)
+            return (self.measured, 0, 0, Level.NONE) if final else None
+        units = self._start_units + ch.units(buffer[start : start + end])
+        return self.start + end, units, units, level
 
     def trim(self) -> list[Piece]:
         """Forget what has been given; returns it."""
         if self.start > self.base:
             self.buffer = self.buffer[self.start - self.base :]
             self.base = self.start
-        out, self.out = self.out, []
+        out, self._out = self._out, []
         return out

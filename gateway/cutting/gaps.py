@@ -73,7 +73,6 @@ _TRIGGER: Final = (
     f"[{re.escape(ch.TRIGGERS)}]"
     r"(?!(?<=[A-Za-z0-9][.,:'’-])[A-Za-z0-9])"  # in a word or a number: never a cut
 )
-TRIGGER: Final = re.compile(_TRIGGER)
 PATTERN: Final = re.compile(_TRIGGER + r"[\W_]*")
 
 _LEVELS: Final = {

@@ -58,8 +58,13 @@ class Splitter:
             text = self._halves.feed(text)
         draft = self._draft
         draft.buffer += text
-        if len(draft.buffer) < self._wake and gaps.TRIGGER.search(text) is None:
-            return []
+        if len(draft.buffer) < self._wake:
+            gap = gaps.PATTERN.search(text)
+            if gap is None:
+                return []
+            if gap.end() == len(text):  # it goes on: nothing to decide yet
+                self._wake = 0
+                return []
         return self._run(False)
 
     def finish(self) -> list[Piece]:
@@ -67,6 +72,7 @@ class Splitter:
         self._draft.buffer += self._halves.finish()
         pieces = self._run(True)
         self._done = True
+        self._wake = 0
         return pieces
 
     def flush(self) -> list[Piece]:
@@ -87,36 +93,34 @@ class Splitter:
         limit = next((o.at for o in draft.openers if o.closers in _NEVER_CUT), None)
         found = resting_cut(
             text,
-            [(m.at - draft.start, m.level) for m in [*draft.marks, *draft.held]],
+            draft.places(),
             opened=bool(draft.openers),
             limit=len(text) if limit is None else limit - draft.start,
             opens_line=draft.opens_line,
             silence_s=silence_s,
         )
-        if found is not None:
-            draft.cut_at(*found)
-            self._scan = max(self._scan, draft.start)
-        return self._rest()
+        if found is None:
+            return []
+        draft.cut_at(*found)
+        self._scan = max(self._scan, draft.start)
+        return self._rest(complete=self._scan == draft.base + len(text))
 
     def _run(self, final: bool) -> list[Piece]:
         if self._done:
             raise ValueError("the turn is finished: no more text can be taken")
         draft = self._draft
         complete, last = self._scan_gaps(final)
-        if draft.units >= draft.alarm and not draft.settle(final):
+        if draft.near_alarm(self._scan) and not draft.settle(final):
             complete = False
         if final and ch.SPEAKABLE.search(draft.buffer, draft.start - draft.base):
             draft.cut_at(len(draft.buffer), last)
         return self._rest(complete)
 
-    def _rest(self, complete: bool = True) -> list[Piece]:
+    def _rest(self, complete: bool) -> list[Piece]:
         """Wait for more text; unless `complete`, its first code point may decide a cut."""
         draft = self._draft
         out = draft.trim()
-        self._wake = 0
-        if complete:
-            room = int(draft.alarm - draft.units) // 3  # no code point is longer than three units
-            self._wake = draft.measured - draft.base + max(1, room)
+        self._wake = draft.next_look() if complete else 0
         return out
 
     def _scan_gaps(self, final: bool) -> tuple[bool, Level]:
@@ -125,13 +129,14 @@ class Splitter:
         draft = self._draft
         buffer, base = draft.buffer, draft.base
         size = len(buffer)
+        parse = gaps.parse
         last = _NONE
         for match in gaps.PATTERN.finditer(buffer, self._scan - base):
             start, end = match.span()
             if end == size and not final:
                 return self._wait(start)
             low = draft.start - base
-            gap = gaps.parse(match[0], start <= low or buffer[start - 1].isspace())
+            gap = parse(match[0], start <= low or buffer[start - 1].isspace())
             if gap is None:
                 continue
             draft.measure(start)
@@ -140,7 +145,7 @@ class Splitter:
                     return self._wait(start)
                 if draft.start - base > low:
                     low = draft.start - base
-                    gap = gaps.parse(match[0], start <= low or buffer[start - 1].isspace())
+                    gap = parse(match[0], start <= low or buffer[start - 1].isspace())
                     if gap is None:
                         continue
             level = gap.level
@@ -159,13 +164,11 @@ class Splitter:
             elif level:
                 draft.offer(level, start, start + gap.cut)
         self._scan = base + size
-        draft.measure(size)
         return True, last
 
     def _wait(self, start: int) -> tuple[bool, Level]:
         """Stop before the gap at buffer index `start`: more text must come."""
         self._scan = self._draft.base + start
-        self._draft.measure(start)
         return False, _NONE
 
     def _take_signs(self, gap: Gap, level: Level, start: int) -> None:
@@ -177,7 +180,7 @@ class Splitter:
                 level = _NONE
             if role is not Role.OPEN and draft.close(char):
                 continue
-            if role is not Role.CLOSE and self._may_open(char, start + offset):
+            if role is not Role.CLOSE and (char != "$" or self._opens_formula(start + offset)):
                 if level and offset > gap.mark:  # it could have closed and belonged to the left
                     draft.offer(level, start, start + offset)
                     level = _NONE
@@ -186,10 +189,8 @@ class Splitter:
         if level:
             draft.offer(level, start, start + gap.cut)
 
-    def _may_open(self, char: str, index: int) -> bool:
-        """A dollar sign opens a formula only before a letter and after no letter."""
-        if char != "$":
-            return True
+    def _opens_formula(self, index: int) -> bool:
+        """Whether the dollar sign at a buffer index stands before a letter and after no letter."""
         buffer = self._draft.buffer
         before, after = buffer[max(0, index - 1) : index], buffer[index + 1 : index + 2]
         return (after.isalpha() or after in ("\\", "(", "{")) and not (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import NamedTuple
 
 from gateway.cutting.pieces import Pause, Piece
@@ -55,9 +54,9 @@ class TurnText:
         self._halves = HalfJoiner()
         self._written: list[str] = []  # from `_start` on
         self._start = 0
-        self._segments: list[Segment] = []
-        self._offsets: list[int] = []  # of the segments, in the spoken text
+        self._parts: list[_Part] = []
         self._spoken_size = 0
+        self._done = False
 
     @property
     def lead(self) -> float | None:
@@ -70,6 +69,8 @@ class TurnText:
 
     def feed(self, text: str) -> list[TurnPiece]:
         """Take more text; give the pieces that are decided by now. Raises ValueError at the end."""
+        if self._done:
+            raise ValueError("the turn is finished: no more text can be taken")
         if not text.isascii() or self._halves.pending:
             text = self._halves.feed(text)
         self._written.append(text)
@@ -87,6 +88,7 @@ class TurnText:
 
     def finish(self) -> list[TurnPiece]:
         """End the turn: give all that is left, if there is anything to speak in it."""
+        self._done = True
         rest = self._halves.finish()
         self._written.append(rest)
         pieces = self._split([*self._filter.feed(rest), *self._filter.flush()])
@@ -100,11 +102,17 @@ class TurnText:
     def _split(self, segments: list[Segment]) -> list[Piece]:
         pieces: list[Piece] = []
         for segment in segments:
-            self._segments.append(segment)
-            self._offsets.append(self._spoken_size)
-            self._spoken_size += len(segment.text)
-            if segment.text:
-                pieces += self._splitter.feed(segment.text)
+            text = segment.text
+            last = self._parts[-1] if self._parts else None
+            if last and last.exact and segment.exact:
+                last.texts.append(text)
+                last.spoken_end += len(text)
+                last.end = segment.end
+            else:
+                at = last.spoken_end if last else self._spoken_size
+                self._parts.append(_Part(segment, at))
+            if text:
+                pieces += self._splitter.feed(text)
         return pieces
 
     def _given(self, pieces: list[Piece]) -> list[TurnPiece]:
@@ -112,15 +120,18 @@ class TurnText:
 
     def _turn_piece(self, piece: Piece, end: int) -> TurnPiece:
         runs: list[Run] = []
-        for segment, offset in zip(self._segments, self._offsets, strict=True):
-            if offset >= piece.end:
+        for part in self._parts:
+            if part.spoken_start >= piece.end:
                 break
-            run = Run(segment.text, segment.start, segment.end, segment.exact)
-            runs.append(run.part(max(0, piece.start - offset), piece.end - offset))
-        done = bisect_right(self._segments, end, key=lambda segment: segment.end)
-        if done and self._offsets[done - 1] + len(self._segments[done - 1].text) > piece.end:
-            done -= 1
-        del self._segments[:done], self._offsets[:done]
+            low = max(0, piece.start - part.spoken_start)
+            runs.append(part.run().part(low, piece.end - part.spoken_start))
+        done = 0
+        for part in self._parts:
+            if part.end > end or part.spoken_end > piece.end:
+                break
+            self._spoken_size = part.spoken_end
+            done += 1
+        del self._parts[:done]
         start, self._start = self._start, end
         written = "".join(self._written)
         self._written = [written[end - start :]]
@@ -130,22 +141,40 @@ class TurnText:
     def _written_end(self, spoken_end: int) -> int:
         """Where in the writing a cut at `spoken_end` falls: after the markup that closes there,
         before the markup that opens. A replaced text is not divided: it ends with its first cut."""
-        beyond = len(self._segments)
-        for index, (segment, offset) in enumerate(zip(self._segments, self._offsets, strict=True)):
-            if offset + len(segment.text) > spoken_end:
+        beyond = len(self._parts)
+        for index, part in enumerate(self._parts):
+            if part.spoken_end > spoken_end:
                 beyond = index
-                inside = spoken_end - offset
-                if inside > 0 and segment.exact:
-                    return segment.start + inside
-                if inside > 0 and not segment.text[:inside].isspace():
-                    return segment.end
+                inside = spoken_end - part.spoken_start
+                if inside > 0 and part.exact:
+                    return part.start + inside
+                if inside > 0 and not part.run().text[:inside].isspace():
+                    return part.end
                 break
-        while beyond and _opens(self._segments[beyond - 1]):
+        while beyond and self._parts[beyond - 1].opens:
             beyond -= 1
-        if beyond < len(self._segments):
-            return self._segments[beyond].start
-        return self._segments[-1].end if self._segments else self._start
+        if beyond < len(self._parts):
+            return self._parts[beyond].start
+        return self._parts[-1].end if self._parts else self._start
 
 
-def _opens(segment: Segment) -> bool:
-    return segment.leading and not segment.text.strip()
+class _Part:
+    """Spoken code points `spoken_start..spoken_end`, which say the written `start..end`.
+
+    Exact parts grow while plain text comes, so their text is kept as it came.
+    """
+
+    __slots__ = ("end", "exact", "opens", "spoken_end", "spoken_start", "start", "texts")
+
+    def __init__(self, segment: Segment, spoken_start: int) -> None:
+        self.texts = [segment.text]
+        self.start, self.end, self.exact = segment.start, segment.end, segment.exact
+        self.opens = segment.leading and not segment.text.strip()
+        self.spoken_start = spoken_start
+        self.spoken_end = spoken_start + len(segment.text)
+
+    def run(self) -> Run:
+        """The part as one run."""
+        if len(self.texts) > 1:
+            self.texts = ["".join(self.texts)]
+        return Run(self.texts[0], self.start, self.end, self.exact)

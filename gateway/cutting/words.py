@@ -61,7 +61,9 @@ _DOTTED: Final = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]$")
 _ROMAN: Final = re.compile(r"I[IVX]+|[VXLC][IVXLC]*")
 _UP_TO_CJK: Final = re.compile(r".*[\u2e80-\uffef]", re.DOTALL)
 _LABEL: Final = re.compile(r"(?:\d{1,3}|[A-Za-z]|[ivx]{1,4}|[一二三四五六七八九十]{1,3})$")
+_LONGEST_LABEL: Final = 5
 _TOKEN_REACH: Final = 40
+_LONGEST_NUMERAL: Final = 4
 _OPENING: Final = "\"'([{<*_“‘«‹„‚`"
 
 
@@ -77,6 +79,10 @@ def dot_ends(
     if following >= len(text):
         return True
     token = _token(text, low, dot)
+    if len(token) > 1 and token.isalpha() and token.islower() and token not in _ABBREVIATIONS:
+        return len(token) > _LONGEST_NUMERAL or not is_list_label(
+            text, low, dot, opens_line=opens_line
+        )
     if not token or is_list_label(text, low, dot, opens_line=opens_line):
         return not token
     if token.isdigit():
@@ -115,16 +121,20 @@ def holds_on(text: str, low: int, dot: int, *, opens_line: bool) -> bool:
 
 def _token(text: str, low: int, dot: int) -> str:
     reach = max(low, dot - _TOKEN_REACH)
-    start = max(reach, text.rfind(" ", reach, dot) + 1, text.rfind("\n", reach, dot) + 1)
-    token = text[start:dot].lstrip(_OPENING)
+    token = text[max(reach, text.rfind(" ", reach, dot) + 1) : dot]
+    if token.isalpha() and token.isascii():
+        return token
+    token = token[token.rfind("\n") + 1 :].lstrip(_OPENING)
     return token if token.isascii() else _UP_TO_CJK.sub("", token)
 
 
 def is_list_label(text: str, low: int, end: int, *, opens_line: bool) -> bool:
     """Whether `text[low:end]` ends in a list label ("2", "(3", "一") that opens its line."""
     start = end
-    while start > low and end - start < 5 and text[start - 1] not in " \n\t":
+    while start > low and text[start - 1] not in " \n\t":
         start -= 1
+        if end - start > _LONGEST_LABEL:
+            return False
     if not _LABEL.match(text[start:end].lstrip("(（[")):
         return False
     head = start
@@ -138,7 +148,7 @@ def _kind(token: str) -> Dot:
     if kind is None and token.isupper():
         kind = _ABBREVIATIONS.get(token.capitalize())
     if kind is None:
-        kind = Dot.MAYBE if _DOTTED.match(token) else Dot.END
+        kind = Dot.MAYBE if "." in token and _DOTTED.match(token) else Dot.END
     return kind
 
 

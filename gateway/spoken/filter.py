@@ -31,8 +31,11 @@ class SpokenFilter:
 
     def feed(self, text: str) -> list[Segment]:
         """Take more text, of whole code points; give what is decided by now."""
-        self._scan.take(text)
-        return self._scan.forget(self._read())
+        scan = self._scan
+        if scan.idle and p.SPECIAL.search(text) is None and p.LINK_STUB.search(text) is None:
+            return scan.pass_on(text) if text else []
+        scan.take(text)
+        return scan.forget(self._read())
 
     def flush(self) -> list[Segment]:
         """Give everything, taking what is open as plain text; the turn may go on."""

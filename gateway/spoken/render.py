@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from gateway import characters as ch
@@ -12,45 +11,67 @@ from gateway.spoken.mapped import Edit, Run, Spoken, edited, joined
 from gateway.spoken.patterns import CONTROL_TAG, LINE
 from gateway.spoken.settings import SpokenSettings
 
-_CLINGS: Final = r"[，。；：！？、]|[,.;:!?)](?:\s|$)"  # takes no white space before it
-_WIDE_MARKS: Final = frozenset("，。；：！？、”’」』）】》")
+_WIDE_MARKS: Final = "，。；：！？、”’」』）】》"
+_CLINGS: Final = "[，。；：！？、]|[,.;:!?)](?:\\s|$)"  # takes no white space before it
 _CLINGING: Final = re.compile(_CLINGS)
-_UNTIDY: Final = re.compile(rf"^\s+|\s+$|\s+(?={_CLINGS})|[^\S ]\s*| \s+|[\ud800-\udfff]+")
+_UNTIDY: Final = re.compile(
+    rf"\s(?:(?<=[^ ])\s*|\s+|(?<=[{_WIDE_MARKS}].)|(?={_CLINGS}))", re.DOTALL
+)
 
 
 def rendered(runs: Sequence[Run], settings: SpokenSettings) -> Spoken:
     """What the engine is given for `runs`, the spoken text of one piece."""
-    rules = (partial(_unruly_tags, style=settings.control_tags), _untidy, settings.lexicon.edits)
-    for edits_for in rules:
-        edits = edits_for("".join(run.text for run in runs))
-        if edits:
-            runs = edited(runs, edits)
+    runs = _without_unruly_tags(runs, settings.control_tags)
+    runs = _stripped(runs)
+    text = _text(runs)
+    if edits := [
+        Edit(gap.start(), gap.end(), _tidied(text, gap)) for gap in _UNTIDY.finditer(text)
+    ]:
+        runs = edited(runs, edits)
+        text = _text(runs)
+    if edits := settings.lexicon.edits(text):
+        runs = edited(runs, edits)
     return joined(runs)
 
 
-def _unruly_tags(text: str, style: bool) -> list[Edit]:
-    """Control tags that are not allowed, also those put together by markup that was taken out."""
+def _text(runs: Sequence[Run]) -> str:
+    return "".join([run.text for run in runs])
+
+
+def _without_unruly_tags(runs: Sequence[Run], style: bool) -> Sequence[Run]:
+    """Take out control tags that are not allowed, also those that markup hid until now."""
+    text = _text(runs)
     if "[" not in text:
-        return []
-    return [
+        return runs
+    edits = [
         Edit(tag.start(), tag.end(), " ")
         for tag in CONTROL_TAG.finditer(text)
         if not (style and tag.group("style"))
     ]
+    return edited(runs, edits)
 
 
-def _untidy(text: str) -> list[Edit]:
-    return [Edit(gap.start(), gap.end(), _tidied(text, gap)) for gap in _UNTIDY.finditer(text)]
+def _stripped(runs: Sequence[Run]) -> Sequence[Run]:
+    """Runs without white space at the ends."""
+    low, high = 0, len(runs)
+    while low < high and (not runs[low].text or runs[low].text.isspace()):
+        low += 1
+    while high > low and (not runs[high - 1].text or runs[high - 1].text.isspace()):
+        high -= 1
+    kept = list(runs[low:high])
+    if kept:
+        last = kept[-1].text
+        kept[-1] = kept[-1].part(0, len(last.rstrip()))
+        first = kept[0].text
+        kept[0] = kept[0].part(len(first) - len(first.lstrip()), len(first))
+    return kept
 
 
 def _tidied(text: str, gap: re.Match[str]) -> str:
-    """What takes the place of white space: nothing at the edges, a full stop where a line ends
-    without a mark."""
-    if gap.start() == 0 or gap.end() == len(text) or not gap.group().isspace():
-        return ""
+    """What takes the place of white space: a full stop where a line ends without a mark."""
     before = text[gap.start() - 1]
     if before.isalnum() and (LINE in gap.group() or gap.group().count("\n") > 1):
         return "。" if ch.CJK.match(before) else ". "
-    if _CLINGING.match(text, gap.end()) or before in _WIDE_MARKS:
+    if before in _WIDE_MARKS or _CLINGING.match(text, gap.end()):
         return ""
     return " "

@@ -108,6 +108,23 @@ class Scanner:
         """Speak nothing for `low..high`; returns `high`."""
         return self.say("", low, high, leading=leading)
 
+    @property
+    def idle(self) -> bool:
+        """Whether plain text may be passed on as it is: nothing is open or held back."""
+        return (
+            self.read == self.size and not self.line_start and not self.fence and self.until is None
+        )
+
+    def pass_on(self, text: str) -> list[Segment]:
+        """Speak `text`, which is not empty, as written while `idle`."""
+        start = self.base + self.size
+        end = start + len(text)
+        self.text = text[-1]
+        self.base = end - 1
+        self.read = self.size = 1
+        self._spoken = (self._spoken + text)[-_CONTEXT:]
+        return [Segment(text, start, end, True, False)]
+
     def take(self, text: str) -> None:
         """More text has come."""
         self.text += text
