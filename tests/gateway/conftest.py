@@ -68,10 +68,9 @@ async def run_gateway(
         while not server.started:
             await asyncio.sleep(0.001)
         gateway: Gateway = app.state.gateway
-        while ready and not (engine.state == "ready" and gateway.started):
+        while ready and not gateway.started:
+            assert gateway.failure is None
             await asyncio.sleep(0.001)
-        engine.requests.clear()
-        engine.finished.clear()
         yield Running(url, gateway, server, engine, task)
     finally:
         server.should_exit = True

@@ -22,6 +22,7 @@ from engine.api import (
     SpeechRequest,
     Voice,
 )
+from gateway.http.health import PROBE_TEXT
 
 LIMITS = EngineLimits(max_text_chars=300, max_streams=64, min_speed=0.5, max_speed=2.0)
 VOICES = (
@@ -63,6 +64,9 @@ class FakeSynthesizer:
         self.closed: list[int] = []
         """Numbers of requests whose iterator was closed before its end."""
         self.finished: list[int] = []
+        self.probe = Script()
+        """How the readiness check's piece goes; it is in none of the lists."""
+        self.probes = 0
         self.state = "stopped"
         self.start_error: Exception | None = None
         self.start_hold: asyncio.Event | None = None
@@ -94,9 +98,13 @@ class FakeSynthesizer:
         return EngineStats(state=self.state, running=self.running, waiting=self.waiting)
 
     async def speak(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
-        number = len(self.requests)
-        self.requests.append(request)
-        script = self.script(request, number)
+        if request.text == PROBE_TEXT:
+            number, script = -1, self.probe
+            self.probes += 1
+        else:
+            number = len(self.requests)
+            self.requests.append(request)
+            script = self.script(request, number)
         self.running += 1
         over = False
         try:
@@ -125,8 +133,9 @@ class FakeSynthesizer:
                     prompt_tokens=100,
                     cached_tokens=96,
                 )
-            self.finished.append(number)
+            if number >= 0:
+                self.finished.append(number)
         finally:
             self.running -= 1
-            if not over:
+            if not over and number >= 0:
                 self.closed.append(number)
