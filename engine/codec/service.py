@@ -89,7 +89,6 @@ class DecodeService:
         urgent: decode ahead of those who are not, in a batch of urgent ones alone. Cancelling the
         call ends the stream. Raises `CodecError`: `bad_frames`, `finished_stream`, `stopped`.
         """
-        self._codec.path_of(frames)
         loop = asyncio.get_running_loop()
         job = _Job(state, frames, last, urgent, loop, loop.create_future())
         with self._wake:

@@ -10,7 +10,7 @@ is what the inverse STFT's next frames still add to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class StreamState:
     """One stream's place between two pushes. Dropping it frees everything it holds."""
 
     context: Tensor | None = None
-    waiting: list[Frames] = field(default_factory=list)
+    waiting: Frames | None = None
     """Frames that were pushed and are not final yet."""
     stft_rows: int = 0
     """STFT frames decoded so far."""
@@ -69,12 +69,13 @@ class StreamingDecoder:
     def push(self, batch: Sequence[Push]) -> list[Pcm]:
         """Decode what is new; one PCM array (samples,) for each push, possibly empty.
 
-        A stream may occur once in a batch; all streams of a batch decode from the same kind of
-        frames. Raises `CodecError` (`bad_frames`, `finished_stream`) before anything is decoded.
+        A stream may occur once in a batch; those of codes decode in one pass, those of hidden
+        states in another. Raises `CodecError` (`bad_frames`, `finished_stream`) before anything is
+        decoded.
         """
-        self._check(batch)
+        paths = self._check(batch)
         pcm: list[Pcm] = [np.zeros(0, np.float32)] * len(batch)
-        windows = self._windows(batch)
+        windows = self._windows(batch, paths)
         for path in ("codes", "hidden"):
             group = [w for w in windows if w.state.path == path]
             if group:
@@ -82,31 +83,40 @@ class StreamingDecoder:
                     pcm[window.slot] = sound
         return pcm
 
-    def _check(self, batch: Sequence[Push]) -> None:
+    def _check(self, batch: Sequence[Push]) -> list[Path]:
+        """What each push is decoded from, if all can be."""
         if len({id(state) for state, _, _ in batch}) != len(batch):
             raise CodecError("bad_frames", "a stream occurs twice in one batch")
+        paths = []
+        codes = []
         for state, frames, _ in batch:
             if state.finished:
                 raise CodecError("finished_stream", "frames were pushed after the last ones")
             path = self.codec.path_of(frames)
             if state.path not in (None, path):
                 raise CodecError("bad_frames", f"a stream of {state.path} was given {path}")
+            if path == "codes":
+                codes.append(frames)
+            paths.append(path)
+        if codes:
+            self.codec.check_range(np.concatenate(codes))
+        return paths
 
-    def _windows(self, batch: Sequence[Push]) -> list[_Window]:
+    def _windows(self, batch: Sequence[Push], paths: list[Path]) -> list[_Window]:
         """Take in the new frames; the windows of those streams that can give audio now."""
         windows = []
-        for slot, (state, frames, last) in enumerate(batch):
-            state.path = self.codec.path_of(frames)
+        for slot, ((state, frames, last), path) in enumerate(zip(batch, paths, strict=True)):
+            state.path = path
             state.finished = state.finished or last
-            if len(frames):
-                state.waiting.append(frames)
-            known = sum(map(len, state.waiting))
+            known = len(frames) if state.waiting is None else len(state.waiting) + len(frames)
             settled = known if last else max(0, known - self.look_ahead)
-            if not last and not settled:
-                continue
-            joined = np.concatenate([frames[:0], *state.waiting])
-            state.waiting = [] if last else [joined[settled:]]
-            windows.append(_Window(slot, state, joined, settled, last))
+            joined = frames
+            if state.waiting is not None:
+                joined = np.concatenate([state.waiting, frames])
+            # A copy: the caller's array may be a view of a ring that moves on.
+            state.waiting = joined[settled:].copy() if settled < known else None
+            if last or settled:
+                windows.append(_Window(slot, state, joined, settled, last))
         return windows
 
     def _decode(self, windows: list[_Window], path: Path) -> list[Pcm]:
