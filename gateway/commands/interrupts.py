@@ -1,49 +1,89 @@
 """Ctrl-C for one process of several.
 
 A terminal sends Ctrl-C to every process it started, the engine's among them, which would then die
-before the listeners have heard the end. So SIGINT is blocked, which processes started from here
-inherit, and one thread waits for it and hands it to this process's handler alone.
+before the listeners have heard the end.
 """
 
 from __future__ import annotations
 
-import _thread
+import asyncio
 import contextlib
 import signal
 import threading
+from collections.abc import AsyncGenerator, Sequence
 from multiprocessing import resource_tracker
 
 import psutil
 
-_SECONDS_TO_STOP = 0.5
+from engine.api import (
+    AudioChunk,
+    EngineLimits,
+    EngineStats,
+    Progress,
+    SpeechRequest,
+    Synthesizer,
+    Voice,
+)
+
+_LOOK_SECONDS = 0.2
 
 
-class Interrupts:
-    """Make one in the main thread, before any process is started."""
+def keep_interrupts_here() -> None:
+    """From now on, processes that this one starts do not get SIGINT; this one still does.
 
-    def __init__(self) -> None:
-        self.seen = False
-        self.loading = True
-        """While it is true, an interrupt also ends the processes started here: an engine that loads
-        cannot be stopped in any other way, and nobody wants to wait for it."""
-        # The tracker's start unblocks SIGINT in its thread, so it has to come first.
-        resource_tracker.ensure_running()
-        self._spared = {child.pid for child in psutil.Process().children()}
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        threading.Thread(target=self._watch, name="interrupts", daemon=True).start()
+    Call it in the main thread. A blocked signal stays blocked in the processes a thread starts, and
+    one thread that does not block it is enough to receive it.
+    """
+    # The tracker's start unblocks SIGINT in its thread, so it has to come first.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    unblocked = threading.Event()
 
-    def _watch(self) -> None:
-        signal.sigwait({signal.SIGINT})
-        self.seen = True
-        _thread.interrupt_main(signal.SIGINT)
-        while True:
-            if signal.sigtimedwait({signal.SIGINT}, _SECONDS_TO_STOP) is not None:
-                _thread.interrupt_main(signal.SIGINT)
-            elif self.loading:
-                self._end_children()
+    def receive() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        unblocked.set()
+        threading.Event().wait()
 
-    def _end_children(self) -> None:
-        for child in psutil.Process().children(recursive=True):
-            if child.pid not in self._spared:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    child.terminate()
+    threading.Thread(target=receive, name="interrupts", daemon=True).start()
+    unblocked.wait()
+
+
+class StoppableStart:
+    """A synthesizer whose start, when it is cancelled, ends the processes it has started.
+
+    An engine that loads can be stopped in no other way, and nobody wants to wait for it.
+    """
+
+    def __init__(self, synthesizer: Synthesizer) -> None:
+        self._synthesizer = synthesizer
+
+    async def start(self, progress: Progress | None = None) -> None:
+        older = {child.pid for child in psutil.Process().children(recursive=True)}
+        loading = asyncio.ensure_future(self._synthesizer.start(progress))
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            loading.cancel()
+            while not loading.done():
+                for child in psutil.Process().children(recursive=True):
+                    if child.pid not in older:
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            child.kill()
+                await asyncio.wait({loading}, timeout=_LOOK_SECONDS)
+            raise
+
+    async def close(self) -> None:
+        await self._synthesizer.close()
+
+    def voices(self) -> Sequence[Voice]:
+        return self._synthesizer.voices()
+
+    @property
+    def limits(self) -> EngineLimits:
+        return self._synthesizer.limits
+
+    def stats(self) -> EngineStats:
+        return self._synthesizer.stats()
+
+    def speak(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+        return self._synthesizer.speak(request)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from gateway.client import Audio, GatewayError, Text, VoiceClient
 from gateway.commands.console import DEFAULT_URL, CommandError, command, starting, stderr
-from gateway.commands.interrupts import Interrupts
+from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
 from gateway.commands.local_engine import add_engine_options, engine_factory
 from gateway.commands.logs import configure_logging
 from gateway.commands.outputs import Output, add_output_options, choose_output
@@ -190,10 +190,10 @@ async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
 
     settings = Settings(port=0)
     loop = asyncio.get_running_loop()
-    app = create_app(settings, factory)
+    app = create_app(settings, lambda: StoppableStart(factory()))
     started: asyncio.Queue[Exception | None] = asyncio.Queue()
     configure_logging("error")
-    interrupts = Interrupts()
+    keep_interrupts_here()
     with listen(settings) as listener:
         app.state.gateway.on_started = started.put_nowait
         server = make_server(app, settings)
@@ -209,7 +209,6 @@ async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
                 failure = await started.get()
             if failure is not None:
                 raise failure
-            interrupts.loading = False
             yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 
 from gateway.commands.console import command, starting, stderr
-from gateway.commands.interrupts import Interrupts
+from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
 from gateway.commands.local_engine import add_engine_options, engine_factory
 from gateway.commands.logs import configure_logging
 
@@ -35,22 +35,16 @@ def run(arguments: Namespace) -> int:
     settings = Settings.from_env(os.environ, **chosen)
     configure_logging(arguments.log_level)
     console = stderr()
-    interrupts = Interrupts()
+    keep_interrupts_here()
     with ExitStack() as bar:
         report = bar.enter_context(starting(console))
 
         def ready(url: str) -> None:
-            interrupts.loading = False
             bar.close()
             console.print(f"[bold green]Voxgate is ready:[/] [bold]{url}[/]")
             console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"')
             console.print("Ctrl-C stops it.")
 
-        try:
-            serve(settings, factory, ready, report)
-        except Exception:
-            # An engine that was stopped while it loaded has failed to start, as was wanted.
-            if not (interrupts.seen and interrupts.loading):
-                raise
+        serve(settings, lambda: StoppableStart(factory()), ready, report)
     console.print("Stopped.")
     return 0

@@ -1,0 +1,433 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import coverage
+import numpy as np
+import opuslib
+import pytest
+from fake_engine import FakeSynthesizer, Script
+
+from engine.api import SpeechRequest
+from gateway import playback
+from gateway.app import create_app, listen, make_server
+from gateway.cli import main
+from gateway.commands import outputs
+from gateway.containers import read_raw_opus
+from gateway.playback import Player
+from gateway.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(request: SpeechRequest, number: int) -> Script:
+    return Script(fail_after=1) if "stumble" in request.text else Script(samples=24_000)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A gateway with a scripted engine, in a thread of this process."""
+    settings = Settings(port=0, piece_retry_seconds=0.0)
+    app = create_app(settings, lambda: FakeSynthesizer(script))
+    ready = threading.Event()
+    app.state.gateway.on_started = lambda _failure: ready.set()
+    server = make_server(app, settings)
+    with listen(settings) as listener:
+        thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listener]),))
+        thread.start()
+        assert ready.wait(10)
+        yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+# -- say ------------------------------------------------------------------------------------------
+
+
+def test_say_writes_wav(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.wav"
+    assert main(["say", "Good morning.", "-o", str(out), "--url", url]) == 0
+    with wave.open(str(out)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
+        pcm = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+    assert pcm.size == pytest.approx(24_000, abs=2_400)
+    assert np.abs(pcm).max() == pytest.approx(0.3 * 32767, rel=0.02)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "first packet" in told.err
+    assert "first audible" in told.err
+
+
+def test_say_writes_ogg(url: str, tmp_path: Path) -> None:
+    import soundfile
+
+    out = tmp_path / "out.ogg"
+    assert main(["say", "Good morning.", "-o", str(out), "--url", url]) == 0
+    pcm, rate = soundfile.read(out)
+    assert pcm.size / rate == pytest.approx(1.0, abs=0.1)
+    assert np.abs(pcm).max() == pytest.approx(0.3, rel=0.1)
+
+
+def test_say_writes_bare_opus(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.opus"
+    assert main(["say", "Good morning.", "-o", str(out), "--url", url]) == 0
+    decoder = opuslib.Decoder(24_000, 1)
+    with out.open("rb") as file:
+        pcm = b"".join(decoder.decode(packet, 480) for packet in read_raw_opus(file))
+    assert len(pcm) / 48_000 == pytest.approx(1.0, abs=0.1)
+
+
+def test_say_writes_to_standard_output(
+    url: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["say", "Good morning.", "-o", "-", "--format", "wav", "--url", url]) == 0
+    written = capsysbinary.readouterr().out
+    assert written[:4] == b"RIFF"
+    assert len(written) > 40_000
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.BufferedWriter]:
+    """What is written here arrives on standard input."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin, os.fdopen(writing, "wb") as file:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield file
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_say_reads_standard_input(
+    url: str, tmp_path: Path, typed: io.BufferedWriter, arguments: list[str]
+) -> None:
+    typed.write("你好。Hello. Good bye.".encode())
+    typed.close()
+    out = tmp_path / "out.wav"
+    assert main(["say", *arguments, "-o", str(out), "--url", url]) == 0
+    with wave.open(str(out)) as file:
+        assert file.getnframes() > 24_000
+
+
+def test_text_is_spoken_before_standard_input_ends(
+    url: str, tmp_path: Path, typed: io.BufferedWriter
+) -> None:
+    out = tmp_path / "out.opus"
+    finished: list[int] = []
+    command = ["say", "-", "-o", str(out), "--url", url]
+    speaking = threading.Thread(target=lambda: finished.append(main(command)))
+    speaking.start()
+    # A sentence whose last character is still in two parts when the first part is read.
+    sentence = "早上好。".encode()
+    typed.write(sentence[:-1])
+    typed.flush()
+    typed.write(sentence[-1:] + b" ")
+    typed.flush()
+    while not (out.exists() and out.stat().st_size > 1_000):
+        speaking.join(0.01)
+        assert speaking.is_alive()
+    typed.close()
+    speaking.join()
+    assert finished == [0]
+
+
+def test_input_that_is_not_utf8(
+    url: str, tmp_path: Path, typed: io.BufferedWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed.write(b"Hello. \xff\xfe")
+    typed.close()
+    assert main(["say", "-o", str(tmp_path / "out.ogg"), "--url", url]) == 1
+    assert "not UTF-8" in capsys.readouterr().err
+
+
+def test_nothing_to_say(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["say", "  ", "-o", str(tmp_path / "out.ogg"), "--url", url]) == 0
+    assert "Nothing was spoken" in capsys.readouterr().err
+
+
+def test_a_piece_that_fails_is_told(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.wav"
+    assert main(["say", "This will stumble.", "-o", str(out), "--url", url]) == 1
+    assert "runaway" in capsys.readouterr().err
+
+
+def test_unknown_voice(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.ogg"
+    assert main(["say", "Hi.", "--voice", "nobody", "-o", str(out), "--url", url]) == 1
+    assert "voices" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_bad_speed_is_told_by_its_code(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.ogg"
+    assert main(["say", "Hi.", "--speed", "9", "-o", str(out), "--url", url]) == 1
+    assert "bad_speed" in capsys.readouterr().err
+
+
+def test_no_gateway(
+    unused_tcp_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.ogg"
+    nowhere = f"ws://127.0.0.1:{unused_tcp_port}"
+    assert main(["say", "Hi.", "-o", str(out), "--url", nowhere]) == 1
+    assert "make demo" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "out.mp3"], ".ogg, .wav or .opus"),
+        (["-o", "/nowhere/out.ogg"], "cannot be written: No such file"),
+    ],
+)
+def test_an_output_that_cannot_be(
+    url: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["say", "Hi.", *arguments, "--url", url]) in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+# -- terminals and players ------------------------------------------------------------------------
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_no_text_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
+    assert main(["say"]) == 2
+    assert "Say what?" in capsys.readouterr().err
+
+
+def test_no_audio_into_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal(io.BytesIO()))
+    assert main(["say", "Hi.", "-o", "-"]) == 2
+    assert "is a terminal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("feed", "size"), [("wav", 44), ("raw", 0)])
+def test_say_plays(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feed: str, size: int
+) -> None:
+    heard = tmp_path / "heard"
+    player = Player("cat", ("sh", "-c", f"cat > {heard}"), feed)  # type: ignore[arg-type]
+    monkeypatch.setattr(outputs, "find_player", lambda: player)
+    assert main(["say", "Good morning.", "--url", url]) == 0
+    assert heard.stat().st_size - size == pytest.approx(48_000, abs=4_800)
+
+
+def test_a_player_that_fails(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    player = Player("mute", ("sh", "-c", "exec <&-; echo no sound card >&2; exit 3"), "wav")
+    monkeypatch.setattr(outputs, "find_player", lambda: player)
+    text = "A long sentence follows another one. " * 20
+    assert main(["say", text, "--url", url]) == 1
+    told = capsys.readouterr().err
+    assert "mute could not play: no sound card" in told
+    assert "-o out.ogg" in told
+
+
+def test_no_player(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert playback.find_player() is None
+    assert main(["say", "Hi."]) == 1
+    assert "alsa-utils" in capsys.readouterr().err
+
+
+def test_the_first_player_found_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ffplay", "aplay"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = playback.find_player()
+    assert found is not None
+    assert found.name == "aplay"
+
+
+# -- voices, doctor, bench ------------------------------------------------------------------------
+
+
+def test_voices_of_a_gateway(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["voices", "--json", "--url", url]) == 0
+    assert {"ann", "bao"} <= {voice["id"] for voice in json.loads(capsys.readouterr().out)}
+
+
+def test_voices_as_a_table(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["voices", "--url", url]) == 0
+    assert "ann" in capsys.readouterr().out
+
+
+def test_voices_of_a_gateway_that_is_not_there(
+    unused_tcp_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["voices", "--url", f"ws://127.0.0.1:{unused_tcp_port}"]) == 1
+    assert str(unused_tcp_port) in capsys.readouterr().err
+
+
+def test_doctor_prints_a_table(unused_tcp_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor", "--port", str(unused_tcp_port)])
+    told = capsys.readouterr().out
+    assert f"Port {unused_tcp_port}" in told
+    assert ("This machine can run Voxgate." in told) == (code == 0)
+
+
+def test_doctor_fails_for_a_port_that_is_taken(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["doctor", "--json", "--port", str(port)]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["fit"] is False
+    [taken] = [each for each in report["findings"] if each["name"] == f"Port {port}"]
+    assert f"--port {port + 1}" in taken["fix"]
+
+
+def test_bench_takes_the_options_of_the_load_generator(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "--streams", "0"])
+    assert ended.value.code == 2
+    assert "--streams" in capsys.readouterr().err
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--checkpoint", "/nowhere"], "no such directory"),
+        (["--checkpoint", "."], "neither a ChatTTS release"),
+    ],
+)
+def test_serve_names_a_checkpoint_that_is_none(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", "serve", "--port", "0", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_environment_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {**os.environ, "VOXGATE_PORT": "eighty"}
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", "serve"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "VOXGATE_PORT" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_command() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+
+
+# -- signals --------------------------------------------------------------------------------------
+
+
+def start(mode: str, *arguments: str) -> subprocess.Popen[str]:
+    """`voxgate` with a scripted engine, in a process group of its own as at a terminal."""
+    command = [sys.executable]
+    if coverage.Coverage.current() is not None:
+        command += ["-m", "coverage", "run", "--parallel-mode", f"--rcfile={ROOT}/pyproject.toml"]
+    return subprocess.Popen(
+        [*command, str(Path(__file__).parent / "serve_fake_engine.py"), mode, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_serve_stops_before_its_engine_does(sent: signal.Signals) -> None:
+    process = start("ready", "serve", "--port", "0")
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if "Ctrl-C stops it" in line:
+            break
+    assert any("Voxgate is ready: http://127.0.0.1:" in line for line in lines)
+    if sent == signal.SIGINT:
+        os.killpg(process.pid, sent)
+    else:
+        process.send_signal(sent)
+    out, rest = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out.splitlines() == ["loading", "its process runs"]
+    assert rest.splitlines() == ["Stopped."]
+
+
+def test_an_interrupt_does_not_wait_for_an_engine_that_loads() -> None:
+    process = start("loading", "serve", "--port", "0")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    os.killpg(process.pid, signal.SIGINT)
+    out, told = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == "its process ended\n"
+    assert told.splitlines()[-1] == "Stopped."
+    assert "Traceback" not in told
+
+
+def test_say_with_an_engine_of_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "out.wav"
+    process = start("ready", "say", "Good morning.", "--local", "-o", str(out))
+    told = process.communicate(timeout=60)
+    assert process.returncode == 0, told
+    assert told[0].splitlines() == ["loading", "its process runs"]
+    assert "first packet" in told[1]
+    with wave.open(str(out)) as file:
+        assert file.getnframes() > 0
+
+
+def test_an_interrupt_ends_say_with_an_engine_of_its_own(tmp_path: Path) -> None:
+    process = start("loading", "say", "Good morning.", "--local", "-o", str(tmp_path / "out.wav"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    os.killpg(process.pid, signal.SIGINT)
+    out, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert out == "its process ended\n"
+    assert "Traceback" not in told
