@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +113,12 @@ async def running(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")
-        await lm.start()
-        yield Running(lm, checkpoint, reference.arrays(f"gpt_{size}"))
-        await lm.close()
-    shutil.rmtree(release)
+        try:
+            await lm.start()
+            yield Running(lm, checkpoint, reference.arrays(f"gpt_{size}"))
+        finally:
+            await lm.close()
+            shutil.rmtree(release)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -136,7 +138,10 @@ async def spoken(running: Running) -> dict[str, Spoken]:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_greedy_frames_and_logits_are_those_of_the_reference(
-    running: Running, spoken: dict[str, Spoken], case: str
+    running: Running,
+    spoken: dict[str, Spoken],
+    case: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     golden = running.golden
     frames, hidden = spoken[case]
@@ -144,13 +149,18 @@ async def test_greedy_frames_and_logits_are_those_of_the_reference(
     assert (frames == golden[f"{case}.generated"]).all()
 
     states = hidden[list(reference.LOGIT_STEPS)]
-    assert np.abs(states - golden[f"{case}.hidden"]).max() < LOGIT_TOLERANCE
+    states_off = np.abs(states - golden[f"{case}.hidden"]).max()
     logits = await running.in_engine(code_logits, states.tolist())
-    logits = logits.reshape(len(states), 4, -1)
-    assert np.abs(logits - golden[f"{case}.code_logits"]).max() < LOGIT_TOLERANCE
+    logits_off = np.abs(logits.reshape(len(states), 4, -1) - golden[f"{case}.code_logits"]).max()
+    record_property("hidden states differ by", states_off)
+    record_property("code logits differ by", logits_off)
+    assert states_off < LOGIT_TOLERANCE
+    assert logits_off < LOGIT_TOLERANCE
 
 
-async def test_refined_text_and_logits_are_those_of_the_reference(running: Running) -> None:
+async def test_refined_text_and_logits_are_those_of_the_reference(
+    running: Running, record_property: Callable[[str, object], None]
+) -> None:
     prompt, golden = running.prompt("refine"), running.golden
     wanted = golden["refine.generated"]
     ids = await running.lm.generate_text(prompt, greedy(reference.TEXT_STEPS, text=True))
@@ -160,4 +170,6 @@ async def test_refined_text_and_logits_are_those_of_the_reference(running: Runni
         await running.lm.generate_text(prompt, greedy(step + 1, text=True))
         logits = await running.in_engine(last_text_logits)
         difference = logits[:: reference.TEXT_LOGIT_STRIDE] - golden["refine.text_logits"][row]
-        assert np.abs(difference).max() < LOGIT_TOLERANCE
+        logits_off = np.abs(difference).max()
+        record_property(f"text logits of step {step} differ by", logits_off)
+        assert logits_off < LOGIT_TOLERANCE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import chattts_reference as reference
@@ -12,8 +13,10 @@ import pytest
 import pytest_asyncio
 
 from engine.api import SAMPLES_PER_FRAME, AudioChunk, Sampling, SpeechError, SpeechRequest
+from engine.checkpoints.base import PromptContext
 from engine.checkpoints.random_release import SMALL, write_release
 from engine.checkpoints.speaker_vectors import encode_vector
+from engine.frames import FRAME_BASE
 from engine.settings import EngineSettings
 from engine.synthesizer import EngineSynthesizer
 
@@ -35,50 +38,60 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
     await synthesizer.close()
 
 
-async def speak(
-    engine: EngineSynthesizer, request: SpeechRequest
-) -> tuple[npt.NDArray[np.float32], AudioChunk]:
+@dataclass
+class Spoken:
+    """A piece as it came out, and the frames it was made of."""
+
+    pcm: npt.NDArray[np.float32]
+    last: AudioChunk
+    codes: npt.NDArray[np.int16]
+
+
+async def speak(engine: EngineSynthesizer, request: SpeechRequest) -> Spoken:
     chunks = [chunk async for chunk in engine.speak(request)]
-    return np.concatenate([chunk.pcm for chunk in chunks]), chunks[-1]
+    context = chunks[-1].context
+    assert isinstance(context, PromptContext)
+    # How a piece is cut into windows depends on time, and with it the audio of a codec that looks
+    # ahead; the frames do not.
+    codes, _ = engine._lm._store.read([t for t in context.tokens if t >= FRAME_BASE])
+    return Spoken(np.concatenate([chunk.pcm for chunk in chunks]), chunks[-1], codes)
 
 
 async def test_a_piece_is_spoken_from_the_hidden_states(engine: EngineSynthesizer) -> None:
     request = SpeechRequest("hello there", seed=3, sampling=SHORT)
-    pcm, last = await speak(engine, request)
-    assert (FRAMES - 1) * SAMPLES_PER_FRAME < len(pcm) <= FRAMES * SAMPLES_PER_FRAME
-    assert last.final
-    assert np.isfinite(pcm).all()
-    assert pcm.std() > 0
-    again, _ = await speak(engine, request)
-    assert np.abs(again - pcm).max() < 1e-5
+    first, again = await speak(engine, request), await speak(engine, request)
+    assert (FRAMES - 1) * SAMPLES_PER_FRAME < len(first.pcm) <= FRAMES * SAMPLES_PER_FRAME
+    assert first.last.final
+    assert np.isfinite(first.pcm).all()
+    assert first.pcm.std() > 0
+    assert first.codes.shape == (FRAMES, 4)
+    assert (first.codes == again.codes).all()
 
 
 async def test_the_speaker_changes_the_speech(engine: EngineSynthesizer) -> None:
     voice = encode_vector(reference.speaker_vector(SMALL.hidden))
-    plain, _ = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
-    other, _ = await speak(
-        engine, SpeechRequest("hello there", voice=voice, seed=3, sampling=SHORT)
-    )
-    assert np.abs(other - plain).max() > 1e-3
+    plain = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+    other = await speak(engine, SpeechRequest("hello there", voice=voice, seed=3, sampling=SHORT))
+    assert (plain.codes != other.codes).any()
 
 
 async def test_a_piece_may_continue_the_one_before(engine: EngineSynthesizer) -> None:
-    _, last = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
-    alone, _ = await speak(engine, SpeechRequest("and on", seed=3, sampling=SHORT))
-    following, end = await speak(
-        engine, SpeechRequest("and on", seed=3, sampling=SHORT, context=last.context)
+    first = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+    alone = await speak(engine, SpeechRequest("and on", seed=3, sampling=SHORT))
+    following = await speak(
+        engine, SpeechRequest("and on", seed=3, sampling=SHORT, context=first.last.context)
     )
-    assert end.prompt_tokens > FRAMES
-    assert np.abs(following - alone).max() > 1e-3
+    assert following.last.prompt_tokens > FRAMES
+    assert (following.codes != alone.codes).any()
 
 
 async def test_a_refined_text_is_spoken_in_place_of_the_text(engine: EngineSynthesizer) -> None:
-    plain, _ = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+    plain = await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
     request = SpeechRequest("hello there[oral_2][break_4]", seed=3, sampling=SHORT)
-    refined, last = await speak(engine, request)
-    assert np.abs(refined - plain).max() > 1e-3
+    refined = await speak(engine, request)
+    assert (refined.codes != plain.codes).any()
     # Random weights never end a text: it is as long as a refined text may be.
-    assert last.prompt_tokens > 300
+    assert refined.last.prompt_tokens > 300
 
 
 async def test_a_voice_that_is_not_there_fails_alone(engine: EngineSynthesizer) -> None:
