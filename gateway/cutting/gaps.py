@@ -50,9 +50,9 @@ class Gap(NamedTuple):
     `cut`: everything before it belongs to the text on the left, unless a quote before it turns out
     to open. `mark`: the first mark or line end, -1 if there is none. `plain`: `level` holds
     whatever words are around. `spaced`: white space before the cut. `free`: a mark that needs no
-    white space. `closed`: a quote or bracket closes between the mark and the cut. `dot`: a single
-    full stop is all that ends a sentence here. `line`: a single line end. `bullet`: a line opener
-    after it.
+    white space. `closed`: the last quote or bracket that closes between the mark and the cut.
+    `dot`: a single full stop is all that ends a sentence here. `line`: a single line end.
+    `bullet`: a line opener after it.
     """
 
     level: Level
@@ -61,7 +61,7 @@ class Gap(NamedTuple):
     mark: int
     spaced: bool
     free: bool
-    closed: bool
+    closed: str
     ellipsis: bool
     dot: bool
     line: bool
@@ -104,7 +104,8 @@ def parse(gap: str, after_space: bool) -> Gap | None:
 def _parse(gap: str, after_space: bool) -> Gap | None:
     level = Level.NONE
     cut = mark = -1
-    spaced = free = closed = False
+    spaced = free = False
+    closed = ""
     signs: list[Sign] = []
     left = True
     fresh = after_space  # white space or an opening sign comes before the character
@@ -114,7 +115,7 @@ def _parse(gap: str, after_space: bool) -> Gap | None:
             signs.append(Sign(i, char, role))
             if left and mark >= 0:
                 left = role is not Role.OPEN
-                closed = closed or left
+                closed = char if left else closed
         elif char.isspace():
             if mark < 0 and char in ch.NEWLINES:
                 mark = i
@@ -165,21 +166,22 @@ def _parse(gap: str, after_space: bool) -> Gap | None:
 _remembered = lru_cache(maxsize=4096)(_parse)
 
 
-def _after_line_end(gap: str, i: int) -> bool:
-    return gap[:i].rstrip(" \t")[-1:] in ch.NEWLINES and i > 0
+def _after_line_end(before: str) -> bool:
+    return before != "" and before.rstrip(" \t")[-1:] in ch.NEWLINES
 
 
 def _level(gap: str, i: int, fresh: bool) -> Level:
     char = gap[i]
     following = gap[i + 1 : i + 2]
     if char in ch.SPACED_DASHES:
-        run = len(gap) - i - len(gap[i:].lstrip(char))
+        before = gap[:i].rstrip(char)
+        run = len(gap) - len(before) - len(gap[len(before) :].lstrip(char))
         alone = fresh and gap[i + run : i + run + 1].isspace()
-        if _after_line_end(gap, i) or not (alone or (char == "-" and run > 1)):
+        if _after_line_end(before) or not (alone or (char == "-" and run > 1)):
             return Level.NONE
         return Level.STRONG
     if char == "|":
-        return Level.COMMA if fresh and not _after_line_end(gap, i) else Level.NONE
+        return Level.COMMA if fresh and not _after_line_end(gap[:i]) else Level.NONE
     if char == "・":
         return Level.STRONG if following == "・" else Level.NONE
     if char == "." and following and following in ch.NARROW_CLAUSE:

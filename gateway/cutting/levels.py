@@ -13,6 +13,8 @@ _LINE_LABEL: Final = re.compile(
     r"(?:\d{1,3}|[A-Za-z])[.)）、．]|[一二三四五六七八九十]{1,3}[、）)．.]"
 )
 _LABEL_REACH: Final = 5
+_SHORT_LINE: Final = 45
+"""Speech units up to which a line was ended by its writer, not wrapped."""
 _ENTITY: Final = re.compile(r"&#?\w{1,8}$")
 _LINKED: Final = re.compile(r"[/=&@#%]")
 _RUN_REACH: Final = 40
@@ -43,13 +45,12 @@ def level_at(
         ends = dot_ends(text, low, start + gap.mark, end, opens_line=opens_line, final=final)
         if not ends:
             return None if ends is None else Level.STRONG if gap.line else Level.NONE
-    if level is Level.SENTENCE and gap.closed:
-        if after.islower():
-            return Level.STRONG
-        if "\u3040" <= after <= "\u309f":
-            return Level.COMMA
+    if gap.closed and after:
+        level = _closed_level(level, gap.closed, after)
     if gap.ellipsis and level is Level.STRONG and gap.spaced and after.isupper():
-        return Level.SENTENCE
+        if after == "I" and end + 1 == len(text) and not final:
+            return None
+        return level if after == "I" and text[end + 1 : end + 2] in " '’" else Level.SENTENCE
     if gap.line and level < Level.SENTENCE:
         return _line_level(text, low, start, end, gap, opens_line=opens_line, final=final)
     if mark in "、：:" and is_list_label(text, low, start + gap.mark, opens_line=opens_line):
@@ -57,6 +58,20 @@ def level_at(
     if mark == ";" and _ENTITY.search(text[max(low, start - 10) : start]):
         return Level.NONE
     return level
+
+
+def _closed_level(level: Level, closer: str, after: str) -> Level:
+    """Level of a mark inside the quote or bracket that closes after it: the sentence around it may
+    go on."""
+    if level > Level.SENTENCE:
+        return level
+    if closer in ch.BRACKETS.values():
+        if level < Level.SENTENCE or after.islower():
+            return Level.NONE
+        return level if after.isupper() or after.isdigit() else Level.COMMA
+    if after in "とっ":  # the Japanese particle of quotation
+        return Level.NONE
+    return Level.STRONG if level is Level.SENTENCE and after.islower() else level
 
 
 def _narrow_mark_cuts(
@@ -87,9 +102,12 @@ def _line_level(
     line = max(text.rfind(c, low, start) for c in "\n\r") + 1
     if (line > low or opens_line) and text[max(line, low) : start].lstrip(" ")[:1] == "#":
         return Level.SENTENCE
-    label = _LINE_LABEL.match(text, end, end + _LABEL_REACH)
-    if label:
+    if _LINE_LABEL.match(text, end, end + _LABEL_REACH):
         return Level.SENTENCE
     if end + _LABEL_REACH > len(text) and not final:
         return None
+    written = text[max(line, low) : start]
+    by_hand = len(written) <= _SHORT_LINE and ch.units(written) <= _SHORT_LINE
+    if by_hand and not text[end : end + 1].islower():
+        return Level.SENTENCE
     return Level.STRONG

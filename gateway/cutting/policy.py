@@ -7,12 +7,12 @@ from typing import Final
 
 from gateway.characters import UNITS_PER_SECOND
 
-ORPHAN_UNITS: Final = 6
+ORPHAN_UNITS: Final = 9
 """A clause is not cut off when less than this is left of its sentence."""
 
 _SHORTEST: Final = 6.0
-_FIRST_CLAUSE: Final = 12.0
-_FIRST_SHARES: Final = (2.5, 1.0, 0.7)
+_FIRST_CLAUSE: Final = 18.0
+_FIRST_SHARES: Final = (2.0, 1.0, 0.7)
 _SHARES: Final = (1.5, 1.0, 0.7)  # of a clause's least length, for "、" and the like, "，" and "；"
 _USUAL_CLAUSE_S: Final = 4.0
 _SHORTEST_CLAUSE_S: Final = 2.0
@@ -45,17 +45,19 @@ class Lengths:
     def least_units(self, first: bool, lead: float | None) -> tuple[float, ...]:
         """Speech units from which a piece is cut at a gap, by its level.
 
-        `lead`: seconds of audio in hand. With little, pieces are short so that the next one comes
-        in time; with more, clauses grow and short sentences are joined, which sounds better.
+        `first`: the piece is the first of its turn, whose sound is waited for. `lead`: seconds of
+        audio in hand. With little, pieces are short so that the next one comes in time; with more,
+        clauses grow and short sentences are joined, which sounds better.
         """
         sentence = _SHORTEST
         clause = _FIRST_CLAUSE
-        if not first:
+        hurried = first and (lead is None or lead <= _EASY_LEAD_S)
+        if not hurried:
             seconds = _USUAL_CLAUSE_S if lead is None else max(_SHORTEST_CLAUSE_S, lead + 2)
             seconds = min(seconds, _LONGEST_CLAUSE_S, self.max_seconds * 0.75)
             clause = seconds * UNITS_PER_SECOND
             if lead is not None and lead > _EASY_LEAD_S:
                 merged = min((lead - _EASY_LEAD_S) * _SENTENCES_PER_LEAD, _LONGEST_MERGE_S)
                 sentence = max(sentence, min(merged, self.max_seconds * 0.6) * UNITS_PER_SECOND)
-        shares = _FIRST_SHARES if first else _SHARES
+        shares = _FIRST_SHARES if hurried else _SHARES
         return (float("inf"), *(share * clause for share in shares), sentence, 0.0)

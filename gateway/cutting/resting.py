@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway import characters as ch
 from gateway.cutting import gaps
-from gateway.cutting.gaps import Level
+from gateway.cutting.gaps import Gap, Level, Role
 from gateway.cutting.levels import level_at, links
 from gateway.cutting.soft import word_cut
 from gateway.cutting.words import holds_on
@@ -26,21 +26,22 @@ def resting_cut(
     text: str,
     marks: Sequence[tuple[int, Level]],
     *,
-    opened: bool,
+    openers: Sequence[str],
     limit: int,
     opens_line: bool,
     silence_s: float,
 ) -> tuple[int, Level] | None:
     """Where to cut `text`, the unspoken rest, after `silence_s` without more of it; or None.
 
-    `marks` are the places to cut known so far. `opened`: a quote or bracket is open at the end;
-    `limit` is where the first open tag, code or formula starts, which is never cut.
+    `marks` are the places to cut known so far, `openers` the signs that would close the quotes and
+    brackets open before the last marks, innermost last. `limit` is where the first open tag, code
+    or formula starts, which is never cut.
     """
-    ending = None if limit < len(text) else _ending(text, opens_line)
+    ending = None if limit < len(text) else _ending(text, openers, opens_line)
     if ending is not None:
         level, sure = ending
         if level >= Level.SENTENCE:
-            if silence_s >= CLAUSE_SILENCE_S or (sure and not opened):
+            if sure or silence_s >= CLAUSE_SILENCE_S:
                 return len(text), level
         elif silence_s >= CLAUSE_SILENCE_S and ch.units(text) >= _LEAST_CLAUSE_UNITS:
             return len(text), level
@@ -57,7 +58,7 @@ def resting_cut(
     return found
 
 
-def _ending(text: str, opens_line: bool) -> tuple[Level, bool] | None:
+def _ending(text: str, openers: Sequence[str], opens_line: bool) -> tuple[Level, bool] | None:
     """Level of the marks that end `text`, and whether more text could hardly change it."""
     if not (text[-1:].isspace() or text[-1:] in _MAY_CLOSE):
         return None
@@ -74,16 +75,25 @@ def _ending(text: str, opens_line: bool) -> tuple[Level, bool] | None:
     level = level_at(text, 0, start, len(text), gap, opens_line=opens_line, final=True)
     if not level:
         return None
-    if gap.free or gap.line or level is Level.PARAGRAPH:
-        return level, level is not Level.STRONG
-    if gap.dot and holds_on(text, 0, start + gap.mark, opens_line=opens_line):
+    if gap.dot and holds_on(text, 0, start + gap.mark, spaced=gap.spaced, opens_line=opens_line):
         return None
-    if gap.spaced:
-        return level, True
-    before = text[words - 1]
-    if before.isdigit() or links(text, 0, start) or text[start] in ":-":
-        return None
-    return level, False
+    if not (gap.free or gap.spaced):
+        before = text[words - 1]
+        if before.isdigit() or links(text, 0, start) or text[start] in ":-":
+            return None
+        return level, gap.closed != "" and not _left_open(gap, openers)
+    return level, level is not Level.STRONG and not _left_open(gap, openers)
+
+
+def _left_open(gap: Gap, openers: Sequence[str]) -> bool:
+    """Whether a quote or bracket is still open after `gap`."""
+    still = list(openers)
+    for sign in gap.signs:
+        if sign.role is Role.OPEN:
+            return True
+        while still and sign.char not in still.pop():
+            pass
+    return bool(still)
 
 
 def _last_word(text: str) -> int | None:
@@ -106,4 +116,4 @@ def _goes_on(word: str) -> bool:
     """Whether `word` belongs to what will follow it."""
     if word[-1].isdigit() or (word[-1] in ch.OPENING or not ch.speakable(word)):
         return True
-    return word[-1] == "." and holds_on(word, 0, len(word) - 1, opens_line=False)
+    return word[-1] == "." and holds_on(word, 0, len(word) - 1, spaced=False, opens_line=False)

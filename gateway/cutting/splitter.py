@@ -94,7 +94,7 @@ class Splitter:
         found = resting_cut(
             text,
             draft.places(),
-            opened=bool(draft.openers),
+            openers=[opener.closers for opener in draft.openers],
             limit=len(text) if limit is None else limit - draft.start,
             opens_line=draft.opens_line,
             silence_s=silence_s,
@@ -109,8 +109,8 @@ class Splitter:
         if self._done:
             raise ValueError("the turn is finished: no more text can be taken")
         draft = self._draft
-        complete, last = self._scan_gaps(final)
-        if draft.near_alarm(self._scan) and not draft.settle(final):
+        complete, known, last = self._scan_gaps(final)
+        if draft.near_alarm(known) and not draft.settle(final):
             complete = False
         if final and ch.SPEAKABLE.search(draft.buffer, draft.start - draft.base):
             draft.cut_at(len(draft.buffer), last)
@@ -123,14 +123,15 @@ class Splitter:
         self._wake = draft.next_look() if complete else 0
         return out
 
-    def _scan_gaps(self, final: bool) -> tuple[bool, Level]:
-        """Look at every gap; returns whether the last was complete, and its level if it ends the
-        text."""
+    def _scan_gaps(self, final: bool) -> tuple[bool, int, Level]:
+        """Look at every gap; returns whether the last was complete, the position up to which the
+        text is known (not counting a gap that ends it), and that gap's level."""
         draft = self._draft
         buffer, base = draft.buffer, draft.base
         size = len(buffer)
         parse = gaps.parse
         last = _NONE
+        known = size
         for match in gaps.PATTERN.finditer(buffer, self._scan - base):
             start, end = match.span()
             if end == size and not final:
@@ -159,17 +160,18 @@ class Splitter:
             if end == size:
                 last = level
                 level = _NONE
+                known = start
             if gap.signs:
                 self._take_signs(gap, level, start)
             elif level:
                 draft.offer(level, start, start + gap.cut)
         self._scan = base + size
-        return True, last
+        return True, base + known, last
 
-    def _wait(self, start: int) -> tuple[bool, Level]:
+    def _wait(self, start: int) -> tuple[bool, int, Level]:
         """Stop before the gap at buffer index `start`: more text must come."""
         self._scan = self._draft.base + start
-        return False, _NONE
+        return False, self._scan, _NONE
 
     def _take_signs(self, gap: Gap, level: Level, start: int) -> None:
         """Follow the brackets and quotes of a gap, and offer its cut between them."""

@@ -34,11 +34,12 @@ _ABBREVIATIONS: Final = _table(
         ver v n nn l ll col cols tab app ser ep ed bk c ca""",
     MAYBE="""st ste mt ft gen maj capt cpt cmdr lt sgt cpl adm gov sen rep rev pres supt insp asst
         atty amb dept univ assn bros misc esp inc ltd co corp llc jr sr esq ave blvd rd hwy pl sq
-        bldg apt ph.d b.sc m.sc d.phil tel cont avg est oz lb lbs yd yds qt hr repr Jan Feb Mar Apr
+        bldg apt ph.d b.sc m.sc d.phil tel cont avg est repr Jan Feb Mar Apr
         Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Sat Sun Calif Fla
         Penn Tenn""",
     TIME="a.m p.m",
-    LAST="etc al seq ibid usw",
+    LAST="""etc al seq ibid usw oz lb lbs yd yds qt gal tsp tbsp ml cl kg km cm mm mg hr hrs min
+        mins sec secs""",
 )
 
 _STARTERS: Final = frozenset(
@@ -99,7 +100,7 @@ def dot_ends(
     if (kind is Dot.END or kind is Dot.NUMBERED) and not single:
         return True
     if not upcoming.isupper():
-        return not (upcoming.islower() or upcoming.isdigit())
+        return False
     if kind is Dot.LAST:
         return True
     word = _word(text, following, final)
@@ -110,13 +111,15 @@ def dot_ends(
     return word.lower() in _STARTERS
 
 
-def holds_on(text: str, low: int, dot: int, *, opens_line: bool) -> bool:
-    """Whether the full stop at `text[dot]`, the last of the text so far, may well be the end of an
-    abbreviation, an initial, a number or a list label."""
+def holds_on(text: str, low: int, dot: int, *, spaced: bool, opens_line: bool) -> bool:
+    """Whether the full stop at `text[dot]`, after which there is at most white space (`spaced`),
+    may well be that of an abbreviation, an initial, a number or a list label."""
     token = _token(text, low, dot)
-    if len(token) == 1 or is_list_label(text, low, dot, opens_line=opens_line):
+    if is_list_label(text, low, dot, opens_line=opens_line):
         return True
-    return bool(token) and (token[-1].isdigit() or _kind(token) is not Dot.END)
+    if token[-1:].isdigit():
+        return not spaced
+    return len(token) == 1 or (token != "" and _kind(token) is not Dot.END)
 
 
 def _token(text: str, low: int, dot: int) -> str:
