@@ -47,10 +47,10 @@ class LanguageModelSettings:
     """How to run one checkpoint.
 
     `model_dir` holds config.json and safetensors. `kv_cache_bytes` defaults to 256 MiB on the CPU,
-    where vLLM would otherwise take most of the memory. `compiled` means torch.compile on the CPU (needs a
-    C++ compiler) and CUDA graphs on a GPU. `cores` bind the model's threads (CPU only).
+    where vLLM would otherwise take most of the memory. `compiled` means torch.compile on the CPU
+    (needs a C++ compiler) and CUDA graphs on a GPU. `cores` bind the model's threads (CPU only).
     `ring_rows` generated frames are kept, `hidden_ring_rows` of them with their hidden state where
-    the checkpoint asks for it.
+    the checkpoint asks for it: those must be read before that many more frames are generated.
     """
 
     model_dir: Path
@@ -66,7 +66,7 @@ class LanguageModelSettings:
     stream_interval: int = 1
     cores: tuple[int, ...] | None = None
     ring_rows: int = 1 << 20
-    hidden_ring_rows: int = 1 << 16
+    hidden_ring_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,7 @@ class LanguageModel:
                 rows=settings.ring_rows,
                 codebooks=self._config.codebooks,
                 hidden_size=hf_config["hidden_size"],
-                hidden_rows=min(settings.hidden_ring_rows, settings.ring_rows)
-                if self._config.keep_hidden
-                else 0,
+                hidden_rows=self._hidden_rows() if self._config.keep_hidden else 0,
                 hidden_bytes=4 if settings.dtype == "float32" else 2,
             )
         )
@@ -117,6 +115,11 @@ class LanguageModel:
         self._restarts = 0
         self._counters = _Counters()
         self._names = itertools.count()
+
+    def _hidden_rows(self) -> int:
+        settings = self._settings
+        usual = 1 << (16 if settings.device == "cpu" else 18)
+        return min(settings.hidden_ring_rows or usual, settings.ring_rows)
 
     # -- life ------------------------------------------------------------------------------------
 
