@@ -94,9 +94,7 @@ class Gateway:
         """Why a new session cannot be let in now."""
         if self.readiness.draining:
             return Refusal("draining", ERRORS["draining"].meaning, self.settings.retry_after_ms)
-        stats = self.synthesizer.stats()
-        limits = self.synthesizer.limits if stats.state == "ready" else None
-        return admit(len(self.connections), self.settings, stats, limits)
+        return admit(len(self.connections), self.settings, self.synthesizer.stats())
 
     def offer(self) -> Offer:
         """What sessions get from this server."""

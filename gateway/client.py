@@ -109,7 +109,9 @@ class VoiceClient:
         except (OSError, TimeoutError, InvalidHandshake) as failure:
             raise GatewayError("unreachable", f"{self.url}: {failure}") from failure
         try:
-            await self.send("session.start", **self._start)
+            # A server that refuses has closed already, but its reason can still be read.
+            with contextlib.suppress(GatewayError):
+                await self.send("session.start", **self._start)
             event = await self.receive()
             if not isinstance(event, SessionStarted):
                 raise _refusal(event)
@@ -161,7 +163,7 @@ class VoiceClient:
             self._writable.set()
         elif isinstance(message, protocol.Pong):
             self._synced.set()
-        elif isinstance(message, Error) and message.fatal:
+        elif isinstance(message, Error) and message.fatal and message.code != "draining":
             raise _refusal(message)
         return message
 
@@ -181,9 +183,9 @@ class VoiceClient:
                 if isinstance(event, protocol.TurnStarted):
                     turn = event.turn
                 elif isinstance(event, Error) and event.turn is None:
-                    if event.code != "no_turn":
+                    if event.code not in ("no_turn", "draining"):
                         raise _refusal(event)
-                    over = turn is None
+                    over = turn is None and event.code == "no_turn"
                 if turn is None or getattr(event, "turn", None) != turn:
                     continue
                 over = isinstance(event, TurnDone | TurnCancelled)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.api import SAMPLE_RATE, EngineLimits, EngineStats
+from engine.api import SAMPLE_RATE, EngineStats
 from gateway.settings import Settings
 
 FIRST = 0
@@ -53,12 +53,10 @@ class Refusal:
     retry_after_ms: int
 
 
-def admit(
-    sessions: int, settings: Settings, stats: EngineStats, limits: EngineLimits | None
-) -> Refusal | None:
-    """Whether one more session may open beside `sessions`; `limits` is None before the start."""
+def admit(sessions: int, settings: Settings, stats: EngineStats) -> Refusal | None:
+    """Whether one more session may open beside `sessions`."""
     retry = settings.retry_after_ms
-    if stats.state == "starting" or limits is None:
+    if stats.state == "starting":
         return Refusal("starting", "The speech engine is still starting.", retry)
     if stats.state == "restarting":
         return Refusal("engine_restarting", "The speech engine is being restarted.", retry)

@@ -238,8 +238,10 @@ class Session:
         while self._turns:
             turn = self._turns[0]
             item = turn.take()
+            if self._paused_writer:
+                self._flow()
             if item is None:
-                return None
+                return self._control.popleft().encode() if self._control else None
             if isinstance(item, Packet):
                 return self._packet(turn, item, now)
             if turn.done:
@@ -248,8 +250,6 @@ class Session:
                 self._observer.turn_over("done")
             if isinstance(item, Error):
                 self._observer.error(item.code)
-            if self._paused_writer:
-                self._flow()
             self._schedule(now)
             return item.encode()
         if self._ending is not None:

@@ -125,6 +125,8 @@ class FakeSynthesizer:
                     raise script.error
                 yield AudioChunk(audio[at : at + script.chunk])
             over = True
+            if number >= 0:
+                self.finished.append(number)
             if script.final:
                 yield AudioChunk(
                     np.zeros(0, np.float32),
@@ -133,8 +135,6 @@ class FakeSynthesizer:
                     prompt_tokens=100,
                     cached_tokens=96,
                 )
-            if number >= 0:
-                self.finished.append(number)
         finally:
             self.running -= 1
             if not over and number >= 0:

@@ -51,9 +51,7 @@ def test_a_piece_without_sound_is_heard_when_its_time_has_come() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.text(min_size=1), st.integers(0, 5000), st.integers(0, 500)), max_size=5
-    ),
+    st.lists(st.tuples(st.text(min_size=1), st.integers(0, 5000), st.integers(0, 500)), max_size=5),
     st.lists(st.integers(0, 30_000)),
 )
 def test_more_time_is_never_less_text(

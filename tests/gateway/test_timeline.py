@@ -18,7 +18,9 @@ def silence(samples: int) -> Pcm:
     return np.zeros(samples, np.float32)
 
 
-def lay(encoder: Encoder, pieces: list[list[Pcm]], pause: int = PAUSE) -> tuple[Timeline, list[Packet]]:
+def lay(
+    encoder: Encoder, pieces: list[list[Pcm]], pause: int = PAUSE
+) -> tuple[Timeline, list[Packet]]:
     """All packets of a turn of pieces, each a list of chunks."""
     timeline = Timeline(encoder)
     packets: list[Packet] = []

@@ -84,5 +84,6 @@ def test_chunks_do_not_matter(
     if np.any(np.abs(audio) > AUDIBLE):
         loud = np.flatnonzero(np.abs(audio) > AUDIBLE)
         whole = np.concatenate(ours[:2])
-        assert np.array_equal(whole[ours[2].onset :][: loud[-1] - loud[0] + 1],
-                              audio[loud[0] : loud[-1] + 1])
+        assert np.array_equal(
+            whole[ours[2].onset :][: loud[-1] - loud[0] + 1], audio[loud[0] : loud[-1] + 1]
+        )
