@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -42,6 +43,8 @@ class ChatTTSTokens:
         if missing:
             raise ValueError(f"lacks the tokens {' '.join(missing)}")
         self._ids = {token: vocabulary[token] for token in needed}
+        self.knows = lru_cache(maxsize=1 << 14)(self._knows)
+        """Whether every part of a text has a token of its own."""
         special = set(self._tokenizer.get_added_tokens_decoder())
         self._never_spoken = special - {self._ids[tag] for tag in INLINE_TAGS}
 
@@ -61,8 +64,7 @@ class ChatTTSTokens:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
-    def knows(self, text: str) -> bool:
-        """Whether every part of the text has a token of its own."""
+    def _knows(self, text: str) -> bool:
         return self._ids["[UNK]"] not in self.encode(text)
 
     def spoken(self, ids: Iterable[int]) -> list[int]:
