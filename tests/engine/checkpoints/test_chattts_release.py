@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from engine.checkpoints.base import CheckpointError
 from engine.checkpoints.chattts import ChatTTSCheckpoint
 from engine.checkpoints.chattts_layout import RELEASE_FILES, Sizes, embed_tensors, gpt_tensors
-from engine.checkpoints.random_release import SMALL, codec_files, write_release
+from engine.checkpoints.random_release import SMALL, codec_files, main, write_release
 from engine.lm_config import LmConfig
 
 
@@ -181,3 +181,18 @@ def test_the_same_seed_writes_the_same_release(good: Path, tmp_path: Path) -> No
     write_release(tmp_path, SMALL, seed=2)
     name = "asset/Embed.safetensors"
     assert (tmp_path / name).read_bytes() != (good / name).read_bytes()
+
+
+def test_the_command_writes_a_release_that_loads(
+    good: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["random_release", str(tmp_path), "--size", "small", "--seed", "1"]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    assert "100%" in capsys.readouterr().out
+    ChatTTSCheckpoint.load(tmp_path)
+    name = "asset/gpt/model.safetensors"
+    assert (tmp_path / name).read_bytes() == (good / name).read_bytes()
