@@ -99,8 +99,8 @@ def dot_ends(
     single = len(token) == 1 and token.isalpha()
     if (kind is Dot.END or kind is Dot.NUMBERED) and not single:
         return True
-    if not upcoming.isupper():
-        return False
+    if not upcoming.isupper() or (single and token.islower()):
+        return upcoming.isupper()
     if kind is Dot.LAST:
         return True
     word = _word(text, following, final)
@@ -127,14 +127,14 @@ def _token(text: str, low: int, dot: int) -> str:
     token = text[max(reach, text.rfind(" ", reach, dot) + 1) : dot]
     if token.isalpha() and token.isascii():
         return token
-    token = token[token.rfind("\n") + 1 :].lstrip(_OPENING)
+    token = (token.split() or [""])[-1].lstrip(_OPENING)
     return token if token.isascii() else _UP_TO_CJK.sub("", token)
 
 
 def is_list_label(text: str, low: int, end: int, *, opens_line: bool) -> bool:
     """Whether `text[low:end]` ends in a list label ("2", "(3", "一") that opens its line."""
     start = end
-    while start > low and text[start - 1] not in " \n\t":
+    while start > low and not text[start - 1].isspace():
         start -= 1
         if end - start > _LONGEST_LABEL:
             return False

@@ -39,7 +39,7 @@ def _emphasis(scan: Scanner, index: int) -> int:
     between = before.isalnum() and after.isalnum()
     literal = (
         (open_left and open_right)
-        or (char == "_" and between)
+        or (char == "_" and between and (before.isascii() or after.isascii()))
         or (char == "*" and end - index == 1 and between and (before + after).isdigit())
         or (char == "~" and end - index != 2)
     )
@@ -95,7 +95,7 @@ def _formula(scan: Scanner, formula: regex.Match[str]) -> int:
 def _say_apart(scan: Scanner, words: str, low: int, high: int) -> int:
     """Say words, with white space where they would run into the text around them."""
     left = " " if scan.before(low).isalnum() else ""
-    right = " " if high < len(scan.text) and scan.text[high].isalnum() else ""
+    right = " " if scan.after(high).isalnum() else ""
     return scan.say(f"{left}{words}{right}", low, high)
 
 
@@ -116,7 +116,7 @@ def _angle(scan: Scanner, index: int) -> int:
     if name in _ELEMENT_ENDS and not closing and not tag.group().endswith("/>"):
         scan.until = _ELEMENT_ENDS[name]
     said = "\n" if name in p.BREAKING_ELEMENTS else " " if name == "break" else ""
-    return scan.say(said, index, tag.end(), leading=not closing)
+    return scan.say(said, index, tag.end(), leading=not closing and name not in p.VOID_ELEMENTS)
 
 
 def _bracket(scan: Scanner, index: int) -> int:
@@ -170,7 +170,7 @@ def _bar(scan: Scanner, index: int) -> int:
     if not scan.table and not (before.isspace() and after.isspace()):
         return scan.keep(index, index + 1)
     if scan.table:
-        last = scan.match(p.LAST_BAR, index, _LONGEST_SPAN)
+        last = scan.match(p.BAR, index, _LONGEST_SPAN)
         if last is not None and scan.text[last.end()] in "\r\n":
             return scan.drop(index, last.end())
     return scan.say("，" if scan.mandarin() else ",", index, index + 1)
@@ -182,20 +182,17 @@ def _url(scan: Scanner, index: int) -> int:
         return scan.keep(index, index + 1)
     text = url.group()
     while (tail := p.URL_TAIL.search(text)) is not None:
-        kept = text[: tail.start()]
-        if ")" in tail.group() and kept.count("(") >= kept.count(")") + len(tail.group()):
+        if tail.group() == ")" and text.count("(") >= text.count(")"):
             break
-        text = kept
+        text = text[: tail.start()]
     return _address(scan, text, index, index + len(text))
 
 
 def _address(scan: Scanner, address: str, low: int, high: int) -> int:
     if scan.settings.urls == "drop":
         return scan.drop(low, high)
-    if scan.settings.urls == "keep":
-        return scan.say(address, low, high)
     host = p.HOST.match(address)
-    if host is None or "@" in address:
+    if host is None or scan.settings.urls == "keep":
         return scan.say(address, low, high)
     return scan.say(host.group(1), low, high)
 

@@ -163,6 +163,8 @@ class _Reader:
         argument = self._argument()
         if sign == "_":
             return [(_FROM if big else _SUB)[self._language], *argument]
+        if big:
+            return [_TO[self._language], *argument]
         if argument and argument[0] in (_WORDS["circ"][self._language], "′"):
             return argument
         if len(argument) == 1 and argument[0] in _POWERS:

@@ -40,10 +40,11 @@ def line_opening(scan: Scanner, index: int) -> int:
         return scan.say(p.LINE, start, bullet.end(), leading=True)
     if char == "[" and (definition := scan.match(p.DEFINITION, index, _LONGEST_LINE)):
         return scan.drop(start, definition.end())
+    bar = scan.match(p.BAR, index, _LONGEST_LINE) if char == "|" else None
     scan.line_start = False
-    if char == "|":
+    if bar is not None:
         scan.table = True
-        return scan.say(p.LINE, start, index + 1, leading=True)
+        return scan.say(p.LINE, start, bar.end(), leading=True)
     return scan.keep(start, index)
 
 

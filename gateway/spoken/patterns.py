@@ -55,7 +55,7 @@ BULLET: Final = regex.compile(
 )
 DELIMITER_ROW: Final = regex.compile(r"\|[|:\- \t]*-[|:\- \t]*\r?\n|:?-+:?[ \t]*\|[|:\- \t]*\r?\n")
 DEFINITION: Final = regex.compile(r"\[[^\[\]\n^][^\[\]\n]*\]:[ \t]+\S[^\n]*\n")
-LAST_BAR: Final = regex.compile(r"\|[ \t]*(?=[^ \t])")
+BAR: Final = regex.compile(r"\|[ \t]*(?=[^ \t])")
 
 # In a line
 RUN: Final = {char: regex.compile(rf"\{char}+(?=[^{char}])") for char in "*_~`"}
@@ -90,7 +90,7 @@ CONTROL_TAG: Final = regex.compile(
 )
 FOOTNOTE: Final = regex.compile(r"\[\^[^\s\[\]]+\](?::|(?=[^:]))")
 CITATION: Final = regex.compile(
-    r"\[\d{1,3}(?:\s?[,，\-–]\s?\d{1,3})*\](?=[^(\[])|【[^【】\n†]*†[^【】\n]*】"
+    r"\[\d{1,3}(?:\s?[,，\-–]\s?\d{1,3})*\](?=[^(\[]|\[\d)|【[^【】\n†]*†[^【】\n]*】"
 )
 LINK: Final = regex.compile(
     r"!?\[((?:[^\[\]\\\n]|\\[^\n]|!?\[[^\[\]\n]*\](?:\([^()\s]*\))?)*)\]"
@@ -102,8 +102,8 @@ URL: Final = regex.compile(
     r"[^\s<>\"'`“”‘’「」『』（）【】《》，。！？；：、…|\u2e80-\u9fff\uac00-\ud7a3]++"
     r"(?=[\s\S])"
 )
-URL_TAIL: Final = re.compile(r"[.,;:!?*_~\]}]+$|\)+$")
-HOST: Final = re.compile(r"(?:https?://)?(?:[^/@]*@)?(?:www\.)?([^/:?#]+)", re.IGNORECASE)
+URL_TAIL: Final = re.compile(r"[.,;:!?*_~\]})]$")
+HOST: Final = re.compile(r"(?:https?://(?:[^/@]*@)?)?(?:www\.)?([^/:?#]+)", re.IGNORECASE)
 
 UNSPOKEN_ELEMENTS: Final = frozenset(
     {"think", "thinking", "thought", "reasoning", "script", "style", "tool_call"}
@@ -114,3 +114,4 @@ BREAKING_ELEMENTS: Final = frozenset(
         *("h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "hr"),
     ]
 )
+VOID_ELEMENTS: Final = frozenset({"br", "hr", "break"})

@@ -62,7 +62,7 @@ def joined(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     _TEXT,
     st.lists(st.integers(1, 60), min_size=1, max_size=20),
@@ -80,7 +80,7 @@ def test_fragmentation_never_shows(
     assert split(text, [1], lengths, lead) == whole
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_TEXT, _LENGTHS)
 @example("\ud83d\ude00 Hi there. \ud83d", Lengths())
 def test_pieces_tile_the_text(text: str, lengths: Lengths) -> None:
@@ -97,7 +97,7 @@ def test_pieces_tile_the_text(text: str, lengths: Lengths) -> None:
         at = piece.end
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_TEXT, _LENGTHS, st.sampled_from([None, 0.0, 9.0]))
 @example("a" * 1000, Lengths(), None)
 @example("我" * 1000, Lengths(), None)
@@ -112,7 +112,7 @@ def test_the_cap_holds(text: str, lengths: Lengths, lead: float | None) -> None:
             assert len(piece.text) <= lengths.max_chars
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_TEXT)
 @example("Hi 👩‍👩‍👧! 👩‍👩‍👧 Hello there. 🇫🇷🇩🇪 e\u0301" * 20)
 @example("e\u0301" * 300)
@@ -128,7 +128,7 @@ def _longest_grapheme(text: str) -> int:
     return max(len(cluster) for cluster in regex.findall(r"\X", text))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     _TEXT,
     st.lists(st.integers(1, 12), min_size=1, max_size=20),

@@ -81,7 +81,7 @@ def speakable(text: str) -> bool:
     return any(char.isalnum() for char in text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_TEXT, st.lists(st.integers(1, 30), min_size=1, max_size=12), _SETTINGS)
 @example("a\nhttp://b.c d", [1], SpokenSettings())
 @example("ahttp://b.c d", [1], SpokenSettings())
@@ -92,7 +92,7 @@ def test_fragmentation_never_shows(text: str, sizes: list[int], rules: SpokenSet
     assert pieces_of(text, [1], rules) == whole
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_TEXT, _SETTINGS)
 def test_pieces_tile_the_written_text(text: str, rules: SpokenSettings) -> None:
     pieces = pieces_of(text, [max(1, len(text))], rules)
@@ -107,7 +107,7 @@ def test_pieces_tile_the_written_text(text: str, rules: SpokenSettings) -> None:
         assert piece.spoken == piece.spoken.strip()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_TEXT, _SETTINGS)
 def test_spans_cover_what_is_spoken(text: str, rules: SpokenSettings) -> None:
     written = joined(text)
@@ -123,7 +123,7 @@ def test_spans_cover_what_is_spoken(text: str, rules: SpokenSettings) -> None:
         assert all(left.end <= right.start for left, right in pairwise(said.spans))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_TEXT, st.booleans())
 def test_segments_cover_the_written_text(text: str, flush: bool) -> None:
     written = joined(text)
@@ -141,7 +141,7 @@ def test_segments_cover_the_written_text(text: str, flush: bool) -> None:
     assert at == len(written)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from([*words("[ ] laugh Stts uv_break ** <b> `"), "&#91;", "\\"])))
 def test_no_control_tag_slips_through(parts: list[str]) -> None:
     said = speak("say " + "".join(parts), SpokenSettings()).text
