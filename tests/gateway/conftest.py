@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,6 +21,9 @@ from fake_engine import FakeSynthesizer
 from gateway.app import Gateway, Server, create_app, listen, make_server
 from gateway.client import VoiceClient
 from gateway.settings import Settings
+
+settings.register_profile("voxgate", deadline=None)
+settings.load_profile("voxgate")
 
 
 @pytest.fixture(scope="session")
@@ -55,10 +59,10 @@ Run = Callable[..., "contextlib.AbstractAsyncContextManager[Running]"]
 
 @contextlib.asynccontextmanager
 async def run_gateway(
-    engine: FakeSynthesizer | None = None, *, ready: bool = True, **settings: Any
+    engine: FakeSynthesizer | None = None, *, ready: bool = True, **options: Any
 ) -> AsyncIterator[Running]:
     engine = engine or FakeSynthesizer()
-    chosen = Settings(port=0, **settings)
+    chosen = Settings(port=0, **options)
     app = create_app(chosen, lambda: engine)
     listener = listen(chosen)
     server = make_server(app, chosen)
@@ -75,6 +79,7 @@ async def run_gateway(
     finally:
         server.should_exit = True
         await task
+        assert engine.state == "stopped"
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_whole_numbers_will_do_for_numbers() -> None:
     assert start.speed == 1.0
 
 
-@given(st.text() | JSON.map(lambda value: json.dumps(value)))
+@given(st.text() | JSON.map(json.dumps))
 def test_anything_is_taken_or_refused_with_a_code(raw: str) -> None:
     try:
         parse(raw)

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: nothing twice, nothing lost, nothing late, every turn ends."""
+"""Whatever happens in whatever order: nothing twice, lost or late, and every turn ends."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_any_order_of_events_keeps_the_promises(steps: list[tuple[str, Any]], li
 
 
 def check_ends(h: Harness) -> None:
-    """Every turn starts once and ends once; nothing of it comes after, but a cancel it asked for."""
+    """Every turn starts once and ends once; after that comes nothing but a cancel asked for."""
     over: dict[int, str] = {}
     started: list[int] = []
     for item in h.out:
