@@ -66,9 +66,13 @@ def engine_processes() -> list[psutil.Process]:
     return [p for p in psutil.Process().children() if "EngineCore" in p.name()]
 
 
+def store_files() -> set[Path]:
+    return set(Path("/dev/shm").glob(f"voxgate-frames-{os.getpid()}-*"))
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(300):
-        while not condition():  # noqa: ASYNC110 - statistics have no event to wait for
+        while not condition():
             await asyncio.sleep(0.001)
 
 
@@ -173,7 +177,7 @@ async def test_a_killed_engine_fails_what_is_pending_and_comes_back(lm: Language
 
 
 async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_dir: Path) -> None:
-    store_files = set(Path("/dev/shm").glob("voxgate-frames-*"))
+    files = store_files()
     other = LanguageModel(settings(random_model_dir))
     with pytest.raises(SpeechError) as error:
         await collect(other, [5], SAMPLING)
@@ -185,7 +189,7 @@ async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_
     with pytest.raises(asyncio.CancelledError):
         await start
     await other.close()
-    assert set(Path("/dev/shm").glob(f"voxgate-frames-{os.getpid()}-*")) <= store_files
+    assert store_files() == files
     assert {process.pid for process in engine_processes()} == mine
 
 

@@ -59,7 +59,9 @@ class PlainLlama:
 
     @torch.inference_mode()
     def last_hidden(self, embeddings: list[torch.Tensor]) -> torch.Tensor:
-        states = self.llama(inputs_embeds=torch.stack(embeddings)[None]).last_hidden_state
+        states: torch.Tensor = self.llama(
+            inputs_embeds=torch.stack(embeddings)[None]
+        ).last_hidden_state
         return states[0, -1]
 
 

@@ -56,8 +56,8 @@ def reference_scores(
 
 def reference_probabilities(scores: Floats, top_p: float, top_k: int) -> Floats:
     def softmax(x: Floats) -> Floats:
-        e = np.exp(x - x[np.isfinite(x)].max())
-        return e / e.sum()
+        e: Floats = np.exp(x - x[np.isfinite(x)].max())
+        return np.asarray(e / e.sum())
 
     scores = scores.copy()
     ascending = np.argsort(scores, kind="stable")
