@@ -138,6 +138,7 @@ class ChatTTSCheckpoint:
         Its text ids belong into `plan(request, refined)`. Raises as `plan` does.
         """
         text = self._read(request)
+        self._speakers.get(request.voice)
         if not text.refine:
             return None
         tags = [self._tokens[tag] for tag in text.refine]
@@ -147,9 +148,7 @@ class ChatTTSCheckpoint:
 
     def plan(self, request: SpeechRequest, refined: Sequence[int] | None = None) -> PiecePlan:
         """Raises `SpeechError`: `unknown_voice`, `empty_text`, `unpronounceable`, `text_too_long`,
-        `bad_speed`."""
-        if not MIN_SPEED <= request.speed <= MAX_SPEED:
-            raise SpeechError("bad_speed", f"Speed must be {MIN_SPEED} to {MAX_SPEED}.")
+        `bad_speed`; `engine_full` for a new voice when no more can be registered."""
         text = self._read(request)
         ids = text.ids if refined is None else self._spoken(refined) or text.ids
         speaker = self._speakers.get(request.voice)
@@ -174,6 +173,8 @@ class ChatTTSCheckpoint:
         )
 
     def _read(self, request: SpeechRequest) -> TokenText:
+        if not MIN_SPEED <= request.speed <= MAX_SPEED:
+            raise SpeechError("bad_speed", f"Speed must be {MIN_SPEED} to {MAX_SPEED}.")
         too_long = SpeechError(
             "text_too_long", f"A piece has at most {MAX_TEXT_CHARS} characters; cut it."
         )

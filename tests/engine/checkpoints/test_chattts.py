@@ -189,9 +189,11 @@ def test_faults_of_voices_are_explained(release: Path, entry: dict[str, Any], wa
 
 @pytest.mark.parametrize("voice", ["nobody", "random-1", "一" * 200])
 def test_an_unknown_voice(release: Path, store: Store, voice: str) -> None:
-    with pytest.raises(SpeechError) as caught:
-        opened(release, store).plan(SpeechRequest("hello", voice=voice))
-    assert caught.value.code == "unknown_voice"
+    checkpoint = opened(release, store)
+    for plan in (checkpoint.plan, checkpoint.refine):
+        with pytest.raises(SpeechError) as caught:
+            plan(SpeechRequest("hello[oral_2]", voice=voice))
+        assert caught.value.code == "unknown_voice"
 
 
 # -- prompts -------------------------------------------------------------------------------------
@@ -284,9 +286,11 @@ def test_speed_tags(factor: float, tag: str) -> None:
 def test_requests_that_cannot_be_spoken(
     release: Path, store: Store, request_: SpeechRequest, code: str
 ) -> None:
-    with pytest.raises(SpeechError) as caught:
-        opened(release, store).plan(request_)
-    assert caught.value.code == code
+    checkpoint = opened(release, store)
+    for plan in (checkpoint.plan, checkpoint.refine):
+        with pytest.raises(SpeechError) as caught:
+            plan(request_)
+        assert caught.value.code == code
 
 
 def test_sampling_defaults_are_the_releases_and_a_request_may_change_them(
