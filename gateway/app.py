@@ -27,7 +27,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine.api import Progress, SpeechError, Synthesizer
 from gateway import protocol
 from gateway.connection import Connection
-from gateway.cutting import Lengths, Splitter
+from gateway.cutting import Lengths, TurnText
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.metrics import CONTENT_TYPE, Metrics
@@ -36,6 +36,7 @@ from gateway.pacing import Refusal, admit
 from gateway.protocol import ERRORS, Error
 from gateway.session import Offer, Session
 from gateway.settings import Settings
+from gateway.spoken import SpokenSettings
 from gateway.transport import StreamProtocol
 
 _log = logging.getLogger("voxgate")
@@ -109,9 +110,8 @@ class Gateway:
         return Offer(
             voices=self.synthesizer.voices(),
             limits=limits,
-            make_splitter=lambda: Splitter(lengths),
+            make_text=lambda voicing: TurnText(SpokenSettings(language=voicing.language), lengths),
             make_encoder=make_encoder,
-            to_spoken=str.strip,
         )
 
     async def stream(self, websocket: WebSocket) -> None:

@@ -25,8 +25,7 @@ from engine.api import (
     Voice,
 )
 from gateway import protocol
-from gateway.cutting import Splitter
-from gateway.cutting.resting import CLAUSE_SILENCE_S, WORD_SILENCE_S
+from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S, TurnText
 from gateway.opus import Encoder
 from gateway.pacing import Playhead
 from gateway.protocol import (
@@ -99,9 +98,8 @@ class Offer:
 
     voices: Sequence[Voice]
     limits: EngineLimits
-    make_splitter: Callable[[], Splitter]
+    make_text: Callable[[Voicing], TurnText]
     make_encoder: Callable[[protocol.SessionStart], Encoder]
-    to_spoken: Callable[[str], str]
 
 
 class Session:
@@ -481,9 +479,8 @@ class Session:
         turn = Turn(
             self._turn_count,
             self._voicing,
-            splitter=self._offer.make_splitter(),
+            text=self._offer.make_text(self._voicing),
             encoder=self._offer.make_encoder(self._start),
-            to_spoken=self._offer.to_spoken,
             keys=self._keys.__next__,
             captions=self._start.captions,
         )

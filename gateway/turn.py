@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
-from gateway.cutting import Pause, Splitter
-from gateway.cutting import Piece as TextPiece
+from gateway.cutting import Pause, TurnPiece, TurnText
 from gateway.opus import Encoder
 from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST
@@ -87,9 +86,8 @@ class Turn:
         number: int,
         voicing: Voicing,
         *,
-        splitter: Splitter,
+        text: TurnText,
         encoder: Encoder,
-        to_spoken: Callable[[str], str],
         keys: Callable[[], int],
         captions: bool,
     ) -> None:
@@ -111,11 +109,10 @@ class Turn:
         self.base = 0
         """Where on the session's playhead the turn begins, once something was sent."""
         self.packets = 0
-        self._splitter = splitter
+        self._text = text
         self._timeline = Timeline(encoder)
         self.kind = encoder.kind
         self._pre_skip = encoder.pre_skip
-        self._to_spoken = to_spoken
         self._keys = keys
         self._captions = captions
         self._written: list[str] = []
@@ -131,23 +128,23 @@ class Turn:
         self.text_at, self.release_stage = now, 0
         self.characters += len(text)
         self._written.append(text)
-        self._splitter.lead = lead
-        return self._add(self._splitter.feed(text), now)
+        self._text.lead = lead
+        return self._add(self._text.feed(text), now)
 
     def release(self, silence: float, now: float) -> list[Piece]:
         """What may be spoken after the writer was silent for so many seconds."""
         self.release_stage += 1
-        return self._add(self._splitter.release(silence), now)
+        return self._add(self._text.release(silence), now)
 
     def flush(self, flush_id: str | None, now: float) -> list[Piece]:
         """Cut all text so far and answer once its audio is out."""
-        pieces = self._add(self._splitter.flush(), now)
+        pieces = self._add(self._text.flush(), now)
         self._flushes.append((len(self.pieces), flush_id))
         return pieces
 
     def end(self, now: float) -> list[Piece]:
         """No more text."""
-        pieces = self._add(self._splitter.finish(), now)
+        pieces = self._add(self._text.finish(), now)
         self.ended = True
         return pieces
 
@@ -166,26 +163,23 @@ class Turn:
         """Flushes not yet answered."""
         return len(self._flushes)
 
-    def _add(self, cut: Sequence[TextPiece], now: float) -> list[Piece]:
-        new = []
-        for text in cut:
-            spoken = self._to_spoken(text.text)
-            piece = Piece(
+    def _add(self, cut: Sequence[TurnPiece], now: float) -> list[Piece]:
+        first = len(self.pieces)
+        new = [
+            Piece(
                 key=self._keys(),
                 turn=self,
-                index=len(self.pieces),
+                index=index,
                 text=text.text,
                 start=text.start,
                 end=text.end,
-                spoken=spoken,
+                spoken=text.spoken.strip(),
                 pause=text.pause,
                 cut_at=now,
             )
-            self.pieces.append(piece)
-            if spoken:
-                new.append(piece)
-            else:
-                piece.state = State.DONE
+            for index, text in enumerate(cut, first)
+        ]
+        self.pieces += new
         return new
 
     # -- audio -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from fake_engine import LIMITS, VOICES
 
 from engine.api import AudioChunk, Pcm, SpeechError, SpeechRequest
-from gateway.cutting import Lengths, Splitter
+from gateway.cutting import TurnText
 from gateway.opus import PcmEncoder
 from gateway.protocol import AudioHeader, unpack_audio
 from gateway.session import CancelPiece, Close, Offer, Session, StartPiece
@@ -83,9 +83,8 @@ class Harness:
         offer = Offer(
             voices=VOICES,
             limits=LIMITS,
-            make_splitter=lambda: Splitter(Lengths()),
+            make_text=lambda _voicing: TurnText(),
             make_encoder=lambda start: PcmEncoder(start.frame_ms),
-            to_spoken=str.strip,
         )
         self.session = Session("test", self.settings, offer, self.observer, self.now)
         self.engine: dict[int, SpeechRequest] = {}
