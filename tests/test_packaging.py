@@ -76,6 +76,16 @@ def test_the_lock_satisfies_what_the_package_declares(extra: str) -> None:
         assert locked[canonicalize_name(requirement.name)] in requirement.specifier, requirement
 
 
+@pytest.mark.parametrize("lock", ["engine-cpu.lock", "dev.lock"])
+def test_every_pin_but_torch_has_its_hash(lock: str) -> None:
+    hashed = re.findall(
+        r"^([\w.-]+)==\S+ \\\n    --hash=sha256:[0-9a-f]{64}$",
+        (LOCKS / lock).read_text(),
+        re.MULTILINE,
+    )
+    assert set(pins(lock)) - {canonicalize_name(name) for name in hashed} <= {"torch"}
+
+
 def test_what_is_installed_is_what_is_locked() -> None:
     for package, version in (pins("engine-cpu.lock") | pins("dev.lock")).items():
         assert metadata.version(package) == version
