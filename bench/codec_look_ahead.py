@@ -29,7 +29,7 @@ Pcm = npt.NDArray[np.float32]
 
 def stream(codec: Codec, frames: Frames, push: int, look_ahead: int) -> tuple[Pcm, list[int]]:
     """The streamed waveform and the samples at which pushes meet."""
-    decoder = StreamingDecoder(codec, look_ahead)
+    decoder = StreamingDecoder(codec, look_ahead, recorded=False)
     state = decoder.open()
     parts: list[Pcm] = []
     for at in range(0, len(frames), push):

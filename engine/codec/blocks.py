@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.codec.config import StackConfig
-from engine.codec.rows import Context, Neighbours, Rows
+from engine.codec.rows import Context, Layout, Neighbours
 
 
 class Dense(nn.Module):
@@ -79,9 +79,10 @@ class TapConv(_ContextConv):
         self.weight = nn.Parameter(torch.empty(outputs, kernel * inputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
 
-    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+    def forward(self, x: Tensor, rows: Layout, context: Context) -> Tensor:
         near = rows.neighbours(self.left, self.right)
-        taps = near.taps(self._spread(x, near, context))
+        taps = self._spread(x, near, context).unfold(1, self.kernel, 1).transpose(2, 3)
+        taps = near.centred(taps).flatten(1)
         return F.linear(taps.to(self.weight.dtype), self.weight, self.bias).to(x.dtype)
 
 
@@ -93,7 +94,7 @@ class DepthwiseConv(_ContextConv):
         self.weight = nn.Parameter(torch.empty(kernel, channels))
         self.bias = nn.Parameter(torch.empty(channels))
 
-    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+    def forward(self, x: Tensor, rows: Layout, context: Context) -> Tensor:
         near = rows.neighbours(self.left, self.right)
         spread = self._spread(x, near, context)
         # One fused multiply-add a tap: several times cheaper than a convolution call on a few rows,
@@ -127,7 +128,7 @@ class ConvNeXtBlock(nn.Module):
         self.narrow.bias.data.mul_(self.scale.data)
         self.scale = None
 
-    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+    def forward(self, x: Tensor, rows: Layout, context: Context) -> Tensor:
         y: Tensor = self.norm(self.depthwise(x, rows, context))
         y = self.narrow(F.gelu(self.widen(y)))
         if self.scale is not None:
@@ -158,7 +159,7 @@ class ConvNeXtStack(nn.Module):
         self.norm = Norm(config.hidden) if config.exit_norm else None
         self.exit = Dense(config.hidden, config.outputs, bias=config.exit_bias)
 
-    def forward(self, x: Tensor, rows: Rows, context: Context) -> Tensor:
+    def forward(self, x: Tensor, rows: Layout, context: Context) -> Tensor:
         for position, conv in enumerate(self.entry):
             x = conv(F.gelu(x) if position else x, rows, context)
         for block in self.blocks:
@@ -172,3 +173,8 @@ class ConvNeXtStack(nn.Module):
 def kept_width(module: nn.Module) -> int:
     """Numbers that the convolutions of `module` keep per stream."""
     return sum(m.kept_width for m in module.modules() if isinstance(m, _ContextConv))
+
+
+def contexts(module: nn.Module) -> set[tuple[int, int]]:
+    """(left, right) of the convolutions of `module`."""
+    return {(m.left, m.right) for m in module.modules() if isinstance(m, _ContextConv)}

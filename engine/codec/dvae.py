@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from engine.codec.blocks import ConvNeXtStack, Dense, TapConv
 from engine.codec.config import DecoderConfig, EncoderConfig
-from engine.codec.rows import Context, Rows
+from engine.codec.rows import Context, Layout
 
 
 class MelDecoder(nn.Module):
@@ -30,13 +30,13 @@ class MelDecoder(nn.Module):
             )
         self.register_buffer("coef", torch.ones(config.bands) if config.smooth else None)
 
-    def forward(self, x: Tensor, frames: Rows, mels: Rows, context: Context) -> Tensor:
-        """x is (frames.total, width); returns (mels.total, bands)."""
+    def forward(self, x: Tensor, frames: Layout, mels: Layout, context: Context) -> Tensor:
+        """x is (frames, width); returns (mels, bands)."""
         if self.config.double == "input":
-            x = x.reshape(mels.total, -1)
+            x = x.reshape(-1, self.config.stack.inputs)
             y: Tensor = self.stack(x, mels, context)
         else:
-            y = self.stack(x, frames, context).view(mels.total, -1)
+            y = self.stack(x, frames, context).view(-1, self.config.bands)
         if self.smooth is not None and self.coef is not None:
             y = self.smooth(y, mels, context) * self.coef
         return y
@@ -54,7 +54,7 @@ class Encoder(nn.Module):
         self.stack = ConvNeXtStack(config.stack)
         self.register_buffer("coef", torch.ones(bands) if divides else None)
 
-    def forward(self, mel: Tensor, rows: Rows, context: Context) -> Tensor:
+    def forward(self, mel: Tensor, rows: Layout, context: Context) -> Tensor:
         """`rows` are those of the result; `mel` is on the networks' scale."""
         if self.coef is not None:
             mel = mel / self.coef

@@ -17,7 +17,7 @@ from engine.codec.dvae import Encoder, MelDecoder
 from engine.codec.mel import LogMel
 from engine.codec.names import Part, fill
 from engine.codec.quantizer import Quantizer
-from engine.codec.rows import Context, Rows
+from engine.codec.rows import Context, Layout, Rows
 from engine.codec.vocos import OverlapAdd, Vocoder
 
 Frames = npt.NDArray[Any]
@@ -149,9 +149,9 @@ class Codec(nn.Module):
         return kept_width(decoder) + kept_width(self.vocoder)
 
     def mel_rows(
-        self, frames: Tensor, path: Path, rows: Rows, mels: Rows, context: Context
+        self, frames: Tensor, path: Path, rows: Layout, mels: Layout, context: Context
     ) -> Tensor:
-        """Frames (rows.total, width) -> mel rows (mels.total, bands) on the networks' scale."""
+        """Frames (rows, width) -> mel rows (2 * rows, bands) on the networks' scale."""
         if path == "codes" and self.codes is not None:
             return self.codes(self.quantizer.embed(frames.long()), rows, mels, context)  # type: ignore[no-any-return]
         assert self.hidden is not None
@@ -162,7 +162,7 @@ class Codec(nn.Module):
         """Codes (n, codebooks) or hidden states (n, width) of one utterance -> PCM (samples,)."""
         from engine.codec.streaming import StreamingDecoder
 
-        decoder = StreamingDecoder(self)
+        decoder = StreamingDecoder(self, recorded=False)
         return decoder.push([(decoder.open(), frames, True)])[0]
 
     @torch.inference_mode()

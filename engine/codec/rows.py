@@ -9,6 +9,7 @@ zeros where nothing is known yet on the right.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,89 @@ def ranges(counts: Counts) -> Counts:
     return np.arange(total, dtype=np.int64) - np.repeat(ends - counts, counts)
 
 
+class Neighbours(Protocol):
+    """What a convolution over packed rows needs: its context in, its context out."""
+
+    def spread(self, x: Tensor, kept: Tensor) -> Tensor:
+        """Rows (total, channels) and kept context (windows, left, channels), in order.
+
+        The result is (n, rows with left and right context, channels); n windows when they are even,
+        otherwise n is 1 and windows lie end to end.
+        """
+        ...
+
+    def centred(self, results: Tensor) -> Tensor:
+        """Results of a convolution over `spread` -> (total, ..): without what it gives where two
+        windows meet."""
+        ...
+
+    def keep(self, spread: Tensor) -> Tensor:
+        """(windows, left * channels) context of the next windows: the rows before their first."""
+        ...
+
+
+class Layout(Protocol):
+    """What the networks need to know of a batch at one frame rate; see `Rows`."""
+
+    def neighbours(self, left: int, right: int) -> Neighbours: ...
+
+    def final(self, x: Tensor) -> Tensor: ...
+
+
+class EvenNeighbours:
+    """Context around windows that are all alike; everything follows from the tensors' shapes.
+
+    left, right: rows of context; ahead: rows at the end of each window that are not final.
+    """
+
+    def __init__(self, left: int, right: int, ahead: int) -> None:
+        self.left = left
+        self.right = right
+        self.ahead = ahead
+
+    def spread(self, x: Tensor, kept: Tensor) -> Tensor:
+        windows, channels = kept.shape[0], x.shape[-1]
+        parts = [kept, x.view(windows, -1, channels)]
+        if self.right:
+            parts.append(x.new_zeros(windows, self.right, channels))
+        return torch.cat(parts, 1)
+
+    def centred(self, results: Tensor) -> Tensor:
+        return results.flatten(0, 1)
+
+    def keep(self, spread: Tensor) -> Tensor:
+        stop = spread.shape[1] - self.right - self.ahead
+        return spread[:, stop - self.left : stop].flatten(1)
+
+
+class RaggedNeighbours:
+    """Context around windows of any lengths, by look-up.
+
+    placed: where each row of `spread` is in the rows, the kept context and one row of zeros, end to
+    end. centres: where each row is in the results of a convolution over `spread`. following: the
+    rows of `spread` before each next window.
+    """
+
+    def __init__(self, right: int, placed: Tensor, centres: Tensor, following: Tensor) -> None:
+        self.right = right
+        self.placed = placed
+        self.centres = centres
+        self.following = following
+
+    def spread(self, x: Tensor, kept: Tensor) -> Tensor:
+        channels = x.shape[-1]
+        source = [x, kept.reshape(-1, channels)]
+        if self.right:
+            source.append(x.new_zeros(1, channels))
+        return torch.cat(source).index_select(0, self.placed)[None]
+
+    def centred(self, results: Tensor) -> Tensor:
+        return results[0].index_select(0, self.centres)
+
+    def keep(self, spread: Tensor) -> Tensor:
+        return spread[0][self.following].flatten(1)
+
+
 class Rows:
     """Where the windows of a batch lie in the packed matrix, at one frame rate.
 
@@ -39,14 +123,19 @@ class Rows:
         self.windows = len(counts)
         self.total = int(counts.sum())
         self.starts = np.cumsum(counts) - counts
+        self.ahead = int(counts[0] - settled[0])
         self._neighbours: dict[tuple[int, int], Neighbours] = {}
 
     @cached_property
     def even(self) -> bool:
         """All windows have the same rows, as many of them final: no row needs to be looked up."""
-        return bool(
-            (self.counts == self.counts[0]).all() and (self.settled == self.settled[0]).all()
-        )
+        same = self.counts == self.counts[0]
+        return bool((same & (self.settled == self.settled[0])).all())
+
+    @cached_property
+    def any_ahead(self) -> bool:
+        """Some window has rows that are not final."""
+        return not np.array_equal(self.counts, self.settled)
 
     def index(self, indices: Counts) -> Tensor:
         """Row indices as a tensor on the device of the rows."""
@@ -55,101 +144,54 @@ class Rows:
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
-    def neighbours(self, left: int, right: int) -> Neighbours:
-        """What a convolution with that much context needs to know."""
-        key = (left, right)
-        found = self._neighbours.get(key)
-        if found is None:
-            found = self._neighbours[key] = Neighbours(self, left, right)
-        return found
-
     def doubled(self) -> Rows:
         """The same windows at twice the frame rate."""
         return Rows(2 * self.counts, 2 * self.settled, self.device)
 
+    def neighbours(self, left: int, right: int) -> Neighbours:
+        """What a convolution with that much context needs to know."""
+        found = self._neighbours.get((left, right))
+        if found is None:
+            if self.even:
+                found = EvenNeighbours(left, right, self.ahead)
+            else:
+                found = RaggedNeighbours(right, *self.look_ups(left, right))
+            self._neighbours[left, right] = found
+        return found
+
+    def final(self, x: Tensor) -> Tensor:
+        """The final rows of x (total, channels), (sum of settled, channels)."""
+        if self.even:
+            return final_of_even(x, self.windows, self.ahead)
+        return x.index_select(0, self.final_rows) if self.any_ahead else x
+
     @cached_property
-    def final(self) -> Tensor | None:
-        """(sum of settled,) the final rows, or None when every row is final."""
-        if np.array_equal(self.settled, self.counts):
-            return None
+    def final_rows(self) -> Tensor:
+        """(sum of settled,) which rows are final."""
         return self.index(np.repeat(self.starts, self.settled) + ranges(self.settled))
 
+    def look_ups(self, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:
+        """`placed`, `centres` and `following` of `RaggedNeighbours`."""
+        widths = self.counts + left + right
+        starts = np.cumsum(widths) - widths
+        window = np.repeat(np.arange(self.windows), widths)
+        position = ranges(widths) - left
+        known = self.starts[window] + position
+        kept = self.total + window * left + left + position
+        zeros = self.total + self.windows * left
+        inside = np.where(position < self.counts[window], known, zeros)
+        placed = np.where(position < 0, kept, inside)
+        centres = np.repeat(starts, self.counts) + ranges(self.counts)
+        following = (starts + self.settled)[:, None] + np.arange(left)
+        return self.index(placed), self.index(centres), self.index(following)
 
-class Neighbours:
-    """Rows with `left` and `right` rows of context around each window."""
 
-    def __init__(self, rows: Rows, left: int, right: int) -> None:
-        self._rows = rows
-        self.left = left
-        self.right = right
-
-    def spread(self, x: Tensor, kept: Tensor) -> Tensor:
-        """Rows (total, channels) and kept context (windows, left, channels), in order.
-
-        The result is (windows, left + count + right, channels) when windows are even; otherwise
-        (1, all of that end to end, channels), and what a convolution gives where two windows meet
-        is left out by `centred`.
-        """
-        rows, channels = self._rows, x.shape[-1]
-        if rows.even:
-            parts = [kept, x.view(rows.windows, -1, channels)]
-            if self.right:
-                parts.append(x.new_zeros(1, 1, channels).expand(rows.windows, self.right, channels))
-            return torch.cat(parts, 1)
-        source = [x, kept.reshape(-1, channels)]
-        if self.right:
-            source.append(x.new_zeros(1, channels))
-        return torch.cat(source).index_select(0, self._placed)[None]
-
-    def centred(self, results: Tensor) -> Tensor:
-        """Results of a convolution over `spread` that reaches left and right -> (total, ..)."""
-        if self._rows.even:
-            return results.flatten(0, 1)
-        return results[0].index_select(0, self._centres)
-
-    def taps(self, spread: Tensor) -> Tensor:
-        """Rows under each tap of a dense kernel, (total, kernel * channels)."""
-        taps = spread.unfold(1, self.left + self.right + 1, 1).transpose(2, 3)
-        return self.centred(taps).flatten(1)
-
-    def keep(self, spread: Tensor) -> Tensor:
-        """(windows, left * channels) context of the next windows: the rows before their first."""
-        rows = self._rows
-        if rows.even:
-            first = int(rows.settled[0])
-            return spread[:, first : first + self.left].flatten(1)
-        return spread[0].index_select(0, self._next).view(rows.windows, -1)
-
-    @cached_property
-    def _widths(self) -> Counts:
-        return self._rows.counts + self.left + self.right
-
-    @cached_property
-    def _placed(self) -> Tensor:
-        """Where each row of `spread` is in the rows, the kept context and one row of zeros."""
-        rows = self._rows
-        window = np.repeat(np.arange(rows.windows), self._widths)
-        position = ranges(self._widths) - self.left
-        known = rows.starts[window] + position
-        kept = rows.total + window * self.left + self.left + position
-        zeros = rows.total + rows.windows * self.left
-        inside = np.where(position < rows.counts[window], known, zeros)
-        return rows.index(np.where(position < 0, kept, inside))
-
-    @cached_property
-    def _starts(self) -> Counts:
-        """Where each window with its context starts in `spread`."""
-        return np.cumsum(self._widths) - self._widths
-
-    @cached_property
-    def _centres(self) -> Tensor:
-        counts = self._rows.counts
-        return self._rows.index(np.repeat(self._starts, counts) + ranges(counts))
-
-    @cached_property
-    def _next(self) -> Tensor:
-        first = np.repeat(self._starts + self._rows.settled, self.left)
-        return self._rows.index(first + np.tile(np.arange(self.left), self._rows.windows))
+def final_of_even(x: Tensor, windows: int, ahead: int) -> Tensor:
+    """Rows of even windows without the last `ahead` of each."""
+    if not ahead:
+        return x
+    whole = x.view(windows, -1, x.shape[-1])
+    return whole[:, : whole.shape[1] - ahead].flatten(0, 1)
 
 
 class Context:

@@ -7,17 +7,19 @@ in one batch.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from engine.api import Pcm
 from engine.codec.config import CodecError
 from engine.codec.model import Codec, Frames
 from engine.codec.streaming import StreamingDecoder, StreamState
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +62,6 @@ class DecodeService:
         threads: int = 1,
         decoder: StreamingDecoder | None = None,
     ) -> None:
-        self._codec = codec
         self._decoder = decoder or StreamingDecoder(codec, look_ahead_frames)
         self._threads = threads
         self._wake = threading.Condition()
@@ -70,7 +71,7 @@ class DecodeService:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the worker and decode once, so that the first listener does not pay for it."""
+        """Start the worker; calls wait until it has warmed up."""
         if self._thread is not None:
             return
         self._closing = False
@@ -127,19 +128,17 @@ class DecodeService:
 
     def _run(self) -> None:
         torch.set_num_threads(self._threads)
-        self._warm()
+        try:
+            self._decoder.warm()
+        except Exception:
+            # Whoever decodes first gets the same error; the loop must be there to say so.
+            log.exception("the codec could not warm up")
         while (batch := self._next()) is not None:
             self._deliver(self._decode(batch))
         with self._wake:
             left, self._jobs = self._jobs, []
         stopped = CodecError("stopped", "the codec has stopped")
         self._deliver([_Outcome(job, error=stopped) for job in left])
-
-    def _warm(self) -> None:
-        path = self._codec.default_path
-        kind = np.int16 if path == "codes" else np.float32
-        frames = np.zeros((4, self._codec.width(path)), kind)
-        self._decoder.push([(self._decoder.open(), frames, True)])
 
     def _next(self) -> list[_Job] | None:
         """Wait for work; the first waiting job of every stream, or of the urgent ones alone."""

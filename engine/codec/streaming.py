@@ -19,7 +19,8 @@ from torch import Tensor
 from engine.api import Pcm
 from engine.codec.config import CodecError
 from engine.codec.model import Codec, Frames, Path
-from engine.codec.rows import Context, Rows
+from engine.codec.network import Network
+from engine.codec.rows import Rows
 
 
 @dataclass(slots=True, eq=False)
@@ -51,19 +52,37 @@ class _Window:
 
 
 class StreamingDecoder:
-    """Decodes pushes of many streams together. Belongs to one thread at a time."""
+    """Decodes pushes of many streams together. Belongs to one thread at a time.
 
-    def __init__(self, codec: Codec, look_ahead_frames: int = 0) -> None:
+    recorded: record the networks on the first pushes and run the recording from then on; the codec
+    must not be moved or changed after that.
+    """
+
+    def __init__(self, codec: Codec, look_ahead_frames: int = 0, *, recorded: bool = True) -> None:
         if look_ahead_frames < 0:
             raise CodecError("bad_config", "look_ahead_frames must not be negative")
         self.codec = codec
         self.look_ahead = 0 if codec.config.causal else look_ahead_frames
         self._ola = codec.overlap_add
         self._scale = self._ola.scale(codec.device)
+        self._recorded = recorded
+        self._networks: dict[Path, Network] = {}
 
     def open(self) -> StreamState:
         """A stream at its beginning."""
         return StreamState()
+
+    def warm(self) -> None:
+        """Decode silence of every kind of batch, so that no listener waits for a recording."""
+        path = self.codec.default_path
+        kind = np.int16 if path == "codes" else np.float32
+        frames = np.zeros((self.look_ahead + 4, self.codec.width(path)), kind)
+        for _ in range(2):
+            alone, one, other = self.open(), self.open(), self.open()
+            self.push([(alone, frames, False)])
+            self.push([(one, frames, False), (other, frames[1:], False)])
+            self.push([(alone, frames, True)])
+            self.push([(one, frames, True), (other, frames[2:], True)])
 
     @torch.inference_mode()
     def push(self, batch: Sequence[Push]) -> list[Pcm]:
@@ -127,13 +146,11 @@ class StreamingDecoder:
         rows = Rows(counts, settled, device)
         mels = rows.doubled()
         kept = self._gather(windows, ola.kept_width + codec.context_width(path))
-        context = Context(kept[:, ola.kept_width :])
         frames = np.concatenate([w.frames for w in windows])
-        stft = kept.new_zeros(0, codec.config.vocoder.n_fft)
+        stft, successor = kept.new_zeros(0, codec.config.vocoder.n_fft), kept[:, ola.kept_width :]
         if len(frames):
             x = torch.from_numpy(frames).to(device)
-            mel = codec.mel_rows(x, path, rows, mels, context)
-            stft = codec.vocoder(mel, mels, context)
+            stft, successor = self._network(path).run(x, successor, rows, mels)
         tails = np.array([ola.tail if w.last else 0 for w in windows])
         outputs = Rows(mels.settled + tails, mels.settled, device)
         stft = _with_tails(stft, mels.settled, tails)
@@ -142,8 +159,14 @@ class StreamingDecoder:
         for window in windows:
             window.state.context = None
         if not all(w.last for w in windows):
-            self._scatter(windows, torch.cat([ola_kept, context.successor()], 1))
+            self._scatter(windows, torch.cat([ola_kept, successor], 1))
         return sound
+
+    def _network(self, path: Path) -> Network:
+        found = self._networks.get(path)
+        if found is None:
+            found = self._networks[path] = Network(self.codec, path, recorded=self._recorded)
+        return found
 
     def _gather(self, windows: list[_Window], width: int) -> Tensor:
         """(windows, width) what the streams have kept."""

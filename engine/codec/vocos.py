@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from engine.codec.blocks import ConvNeXtBlock, Dense, Norm, TapConv
 from engine.codec.config import VocoderConfig
-from engine.codec.rows import Context, Counts, Rows
+from engine.codec.rows import Context, Counts, Layout, Rows
 
 LOUDEST = 100.0
 """Magnitudes of the spectrum are clipped here, as Vocos does against blow-ups."""
@@ -32,14 +32,12 @@ class Vocoder(nn.Module):
         self.head = Dense(config.dim, config.n_fft + 2)
         self.register_buffer("window", torch.hann_window(config.n_fft), persistent=False)
 
-    def forward(self, mel: Tensor, rows: Rows, context: Context) -> Tensor:
+    def forward(self, mel: Tensor, rows: Layout, context: Context) -> Tensor:
         """Frames of the final rows only: (sum of rows.settled, n_fft)."""
         x = self.norm(self.embed(mel, rows, context))
         for block in self.blocks:
             x = block(x, rows, context)
-        if rows.final is not None:
-            x = x.index_select(0, rows.final)
-        magnitude, phase = self.head(self.final_norm(x)).float().chunk(2, -1)
+        magnitude, phase = self.head(self.final_norm(rows.final(x))).float().chunk(2, -1)
         spectrum = torch.polar(magnitude.exp().clamp(max=LOUDEST), phase)
         frames: Tensor = torch.fft.irfft(spectrum, n=self.config.n_fft, dim=-1)
         return frames * self.window

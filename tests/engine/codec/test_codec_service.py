@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bench.codec_random import random_codes
 from engine.codec.config import CodecError
@@ -214,6 +215,21 @@ async def test_a_decoder_that_breaks_fails_its_batch_and_goes_on(service: Decode
     assert len(await service.decode(service.open(), CODES[:4], True)) == 4 * 512
 
 
+async def test_a_codec_that_cannot_warm_up_tells_its_callers(
+    small_causal_codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Codec(small_causal_codec.config, encodes=False)
+    broken.load_state_dict(small_causal_codec.state_dict(), strict=False)
+    broken.folded()
+    broken.vocoder.head.weight = torch.nn.Parameter(torch.zeros(3, 3), requires_grad=False)
+    service = DecodeService(broken)
+    service.start()
+    with pytest.raises(RuntimeError):
+        await service.decode(service.open(), CODES[:4], True)
+    assert "warm up" in caplog.text
+    await service.close()
+
+
 async def test_stopping_answers_everyone(small_causal_codec: Codec) -> None:
     decoder = Watched(small_causal_codec)
     service = DecodeService(small_causal_codec, decoder=decoder)
@@ -222,6 +238,7 @@ async def test_stopping_answers_everyone(small_causal_codec: Codec) -> None:
         await service.decode(state, CODES[:4], False)
     assert caught.value.code == "stopped"
     service.start()
+    await service.decode(service.open(), CODES[:4], True)
     running = await occupy(service, decoder)
     calls = (service.decode(service.open(), CODES[:4], False) for _ in range(3))
     waiting = await enqueue(service, *calls)
