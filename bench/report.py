@@ -48,7 +48,7 @@ def fill(document: str, results: dict[str, Result]) -> str:
 
 
 def measured_on(result: Result) -> str:
-    """One line: machine, versions, commit and date."""
+    """One line: machine, versions, commit and date; and a warning when others were at work."""
     where = result["machine"]
     flags = [flag for flag in ("amx_bf16", "avx512f", "avx2") if flag in where["flags"]]
     parts = [*where["gpus"]] or [f"{where['cores']} cores of {where['cpu']}", *flags[:1]]
@@ -59,6 +59,9 @@ def measured_on(result: Result) -> str:
             break
     if "torch" in versions:
         parts.append(f"torch {versions['torch']}")
+    busy = result["load_average_before"]
+    if busy > where["cores"]:
+        parts.append(f"BUSY: load average {busy:g} at the start")
     parts += [f"commit {result['commit']}", str(result["date"])[:10]]
     return "*" + ", ".join(str(part) for part in parts) + "*"
 

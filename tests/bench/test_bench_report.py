@@ -127,6 +127,14 @@ def test_numbers_reach_the_table() -> None:
     assert "30 / 50 / 61.5" in report.render(results()["first"])
 
 
+def test_numbers_from_a_busy_machine_are_marked() -> None:
+    result = results()["reference"]
+    result["load_average_before"] = result["machine"]["cores"] + 1.5
+    assert "BUSY" in report.render(result)
+    result["load_average_before"] = 0.1
+    assert "BUSY" not in report.render(result)
+
+
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(report.ReportError, match="weather"):
         report.render({"kind": "weather"})
