@@ -20,6 +20,7 @@ from rich.console import Console
 
 from bench import load, machine
 from bench.gateway_process import GatewayError
+from bench.window import result_of, run_window
 
 PASSING_SHARE = 0.99
 
@@ -54,7 +55,7 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
 
         async def passes(streams: int) -> bool:
             options.streams = streams
-            window = await load.run_window(
+            window = await run_window(
                 load.habits_of(options, url),
                 seconds=options.seconds,
                 ramp=load.ramp_of(options),
@@ -63,7 +64,7 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
                 url=url,
                 pid=pid,
             )
-            row = load.result_of(window)
+            row = result_of(window)
             rows.append(row)
             passed = bool(row["gapless_share"] >= PASSING_SHARE)
             console.print(

@@ -9,11 +9,11 @@ import pytest
 
 from bench import machine, report
 from bench.audible import OnsetFinder
-from bench.load import Window, result_of
 from bench.reference import rows
 from bench.scrape import PrefixCache
 from bench.turns import Turn
 from bench.user import Habits, User
+from bench.window import Window, result_of
 
 
 def load_result(streams: int, dry: int) -> dict[str, Any]:
