@@ -1,6 +1,6 @@
 """What streaming decode costs: ms of one core for a second of audio.
 
-    python -m bench.codec_cost [--threads 1] [--device cpu] [--codec embedded|full] [--json FILE]
+    python -m bench.codec_cost [--threads 1] [--device cpu] [--codec embedded|full] ...
 
 Each row decodes pushes of so many frames from so many streams, first all streams in one call
 (`batched`), then one stream a call (`one by one`). `push_ms` is how long a listener waits for a
@@ -115,12 +115,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--codec", choices=("embedded", "full"), default="embedded")
+    parser.add_argument("--blocks", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--look-ahead", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     codec = (embedded_codec() if args.codec == "embedded" else full_size_codec()).to(args.device)
+    codec = codec.with_blocks_in(getattr(torch, args.blocks))
     # CPU time of the decoding thread leaves out what other processes took from the core.
     one_thread = args.threads == 1 and args.device == "cpu"
     clock = time.thread_time if one_thread else time.perf_counter

@@ -95,7 +95,11 @@ class Network:
             trace: Any = torch.jit.trace
             recorded = trace(one_pass, (frames, kept, *look_ups), check_trace=False)
             self._recorded[kind] = recorded
-        stft, successor = recorded(frames, kept, *look_ups)
+        # Plain execution: the optimising one would fuse for the shapes it has seen, which change
+        # with every batch here, and stop to do it again.
+        plain: Any = torch.jit.optimized_execution
+        with plain(False):
+            stft, successor = recorded(frames, kept, *look_ups)
         return stft, successor
 
     def _pass(self, kind: tuple[bool, int]) -> Pass:
