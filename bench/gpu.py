@@ -275,7 +275,7 @@ def parser() -> argparse.ArgumentParser:
     add("--memory-share", type=float, default=0.5, help="of the GPU's memory for the engine")
     add("--decode-from", choices=["codes", "hidden"])
     add("--decode-threads", type=int, default=1)
-    add("--stream-interval", type=int, default=1)
+    add("--stream-interval", type=int, help="frames a message; default: the engine's choice")
     add("--eager", action="store_true", help="no CUDA graphs: starts faster, runs slower")
     add("--dtype", default="float32", help="of the reference; it ships float32")
     add("--json", type=Path)

@@ -67,7 +67,8 @@ def language_model_settings(
         kv_cache_bytes=kv_bytes,
         gpu_memory_utilization=settings.gpu_memory_utilization,
         compiled=compiled,
-        stream_interval=settings.stream_interval,
+        stream_interval=settings.stream_interval or (2 if on_cpu else 4),
         cores=tuple(split_cores(cores())[1]) if on_cpu else None,
         ring_rows=1 << (20 if on_cpu else 22),
+        hidden_ring_rows=1 << (16 if on_cpu else 18),
     )

@@ -28,7 +28,8 @@ class EngineSettings:
     max_model_len: int | None = None
     compiled: bool | None = None
     """Compiled model (CPU) or CUDA graphs; `None`: when the machine can."""
-    stream_interval: int = 1
+    stream_interval: int | None = None
+    """Frames a message from vLLM after the first; fewer messages cost the front end less."""
     decode_from: Literal["codes", "hidden"] | None = None
     look_ahead_frames: int = 4
     """Only for a codec that is not causal."""

@@ -37,7 +37,7 @@ from engine.checkpoints.base import (
     RefiningCheckpoint,
 )
 from engine.chunking import ChunkPolicy
-from engine.codec.service import DecodeService
+from engine.codec.service import DRY, DecodeService
 from engine.language_model import FrameBatch, LanguageModel
 from engine.machine import language_model_settings, resolve_device
 from engine.settings import EngineSettings
@@ -177,13 +177,15 @@ class EngineSynthesizer:
                 lead = sent / SAMPLE_RATE - (time.monotonic() - first_sent_at) if sent else 0.0
                 if waiting < self._policy.wanted(sent, lead):
                     continue
-                pcm = await decoder.decode(state, _join(gathered), last=False, urgent=not sent)
+                due = first_sent_at + sent / SAMPLE_RATE if sent else DRY
+                pcm = await decoder.decode(state, _join(gathered), last=False, due=due)
                 gathered, waiting = [], 0
                 if pcm.size:
                     first_sent_at = first_sent_at or time.monotonic()
                     sent += pcm.size
                     yield AudioChunk(pcm)
-            pcm = await decoder.decode(state, _join(gathered), last=True, urgent=not sent)
+            due = first_sent_at + sent / SAMPLE_RATE if sent else DRY
+            pcm = await decoder.decode(state, _join(gathered), last=True, due=due)
             yield AudioChunk(
                 pcm,
                 final=True,

@@ -14,7 +14,7 @@ import torch
 from bench.codec_random import random_codes
 from engine.codec.config import CodecError
 from engine.codec.model import Codec
-from engine.codec.service import DecodeService
+from engine.codec.service import DRY, NO_HURRY, DecodeService
 from engine.codec.streaming import Push, StreamingDecoder, StreamState
 
 CODES = random_codes(60, 3, 105, 11)
@@ -100,7 +100,7 @@ async def test_calls_of_one_stream_keep_their_order(
 ) -> None:
     state = service.open()
     calls = [
-        service.decode(state, CODES[at : at + 6], at == 54, urgent=at % 12 == 0)
+        service.decode(state, CODES[at : at + 6], at == 54, due=DRY if at % 12 == 0 else NO_HURRY)
         for at in range(0, 60, 6)
     ]
     pcm = np.concatenate(await asyncio.gather(*calls))
@@ -117,15 +117,27 @@ async def test_what_waits_decodes_in_one_batch(watched: tuple[DecodeService, Wat
     assert [len(batch) for batch in decoder.batches] == [1, 4]
 
 
-async def test_urgent_calls_go_first_and_alone(watched: tuple[DecodeService, Watched]) -> None:
+async def test_dry_streams_go_first_and_alone(watched: tuple[DecodeService, Watched]) -> None:
     service, decoder = watched
     first = await occupy(service, decoder)
     patient = (service.decode(service.open(), CODES[:8], False) for _ in range(3))
-    urgent = service.decode(service.open(), CODES[:2], False, urgent=True)
-    rest = await enqueue(service, *patient, urgent)
+    dry = service.decode(service.open(), CODES[:2], False, due=DRY)
+    rest = await enqueue(service, *patient, dry)
     decoder.gate.set()
     await asyncio.gather(first, *rest)
     assert [[len(push[1]) for push in batch] for batch in decoder.batches] == [[4], [2], [8, 8, 8]]
+
+
+async def test_a_batch_is_bounded_and_the_earliest_due_go_first(
+    watched: tuple[DecodeService, Watched],
+) -> None:
+    service, decoder = watched
+    first = await occupy(service, decoder)
+    calls = (service.decode(service.open(), CODES[:n], False, due=100.0 - n) for n in (40, 50, 60))
+    rest = await enqueue(service, *calls)
+    decoder.gate.set()
+    await asyncio.gather(first, *rest)
+    assert [[len(push[1]) for push in batch] for batch in decoder.batches] == [[4], [60], [50, 40]]
 
 
 async def test_the_event_loop_runs_while_the_worker_decodes(
