@@ -27,6 +27,9 @@ from engine.codec.rows import (
     final_of_even,
 )
 
+_jit: Any = torch.jit
+"""Untyped in torch."""
+
 Pass = Callable[..., tuple[Tensor, Tensor]]
 
 
@@ -92,13 +95,11 @@ class Network:
             return one_pass(frames, kept, *look_ups)
         recorded = self._recorded.get(kind)
         if recorded is None:
-            trace: Any = torch.jit.trace
-            recorded = trace(one_pass, (frames, kept, *look_ups), check_trace=False)
+            recorded = _jit.trace(one_pass, (frames, kept, *look_ups), check_trace=False)
             self._recorded[kind] = recorded
         # Plain execution: the optimising one would fuse for the shapes it has seen, which change
         # with every batch here, and stop to do it again.
-        plain: Any = torch.jit.optimized_execution
-        with plain(False):
+        with _jit.optimized_execution(False):
             stft, successor = recorded(frames, kept, *look_ups)
         return stft, successor
 

@@ -1,7 +1,7 @@
 """The decode loop: one worker thread that owns the streaming decoder.
 
-The event loop hands over frames and awaits PCM; whatever is waiting when the worker is free decodes
-in one batch.
+The event loop hands over frames and awaits PCM; what is waiting when the worker is free decodes in
+one batch, up to a size that a newcomer can wait for.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class DecodeService:
     ) -> None:
         self._decoder = decoder or StreamingDecoder(codec, look_ahead_frames)
         self._threads = threads
-        self._batch_frames = (
-            _CPU_BATCH_FRAMES if codec.device.type == "cpu" else _CUDA_BATCH_FRAMES
-        )
+        self._batch_frames = _CPU_BATCH_FRAMES if codec.device.type == "cpu" else _CUDA_BATCH_FRAMES
         self._wake = threading.Condition()
         self._jobs: list[_Job] = []
         self._running: list[_Job] = []
@@ -99,7 +97,8 @@ class DecodeService:
         """PCM (samples,) that `frames` (n, width) complete; calls of one state keep their order.
 
         due: when the listener runs dry, on any one clock; the earliest decode first, and those who
-        are dry already (`DRY`) in a batch of their own. Cancelling the call ends the stream. Raises `CodecError`: `bad_frames`, `finished_stream`, `stopped`.
+        are dry already (`DRY`) in a batch of their own. Cancelling the call ends the stream. Raises
+        `CodecError`: `bad_frames`, `finished_stream`, `stopped`.
         """
         loop = asyncio.get_running_loop()
         job = _Job(state, frames, last, due, loop, loop.create_future())
@@ -152,8 +151,8 @@ class DecodeService:
         self._deliver([_Outcome(job, error=stopped) for job in left])
 
     def _next(self) -> list[_Job] | None:
-        """Wait for work; of the first waiting jobs of all streams those that cannot wait, else the
-        earliest due that fit in one batch."""
+        """Wait for work: of all streams' first waiting calls those that are dry, else the earliest
+        due that fit in one batch."""
         with self._wake:
             while not self._jobs:
                 if self._closing:
@@ -173,7 +172,8 @@ class DecodeService:
 
     def _fitting(self, heads: list[_Job]) -> list[_Job]:
         """The earliest due; a batch that took everything would keep a newcomer waiting."""
-        frames, chosen = 0, []
+        frames = 0
+        chosen: list[_Job] = []
         for job in sorted(heads, key=lambda job: job.due):
             frames += len(job.frames)
             if chosen and frames > self._batch_frames:
