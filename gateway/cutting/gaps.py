@@ -89,6 +89,8 @@ _ELLIPSIS: Final = re.compile(r"[…‥⋯]|\.{2,}|\.(?: \.){2,}|。{2,}|．{2,}
 _BULLETS: Final = frozenset("-*+•·◦▪‣#>|")
 _LINE_ENDS: Final = re.compile("\r\n|[\n\r\u2028\x0b\x0c\x85]|(\u2029)")
 _LONGEST_REMEMBERED: Final = 12
+_LONGEST_PARSED: Final = 64
+"""What a gap holds beyond this goes with the text after it."""
 
 
 def parse(gap: str, after_space: bool) -> Gap | None:
@@ -98,7 +100,7 @@ def parse(gap: str, after_space: bool) -> Gap | None:
     """
     if len(gap) <= _LONGEST_REMEMBERED:
         return _remembered(gap, after_space)
-    return _parse(gap, after_space)
+    return _parse(gap[:_LONGEST_PARSED], after_space)
 
 
 def _parse(gap: str, after_space: bool) -> Gap | None:

@@ -36,8 +36,10 @@ class Splitter:
     def __init__(self, lengths: Lengths | None = None) -> None:
         self._draft = Draft(lengths or Lengths())
         self._halves = HalfJoiner()
+        self._more: list[str] = []  # text that has come since the last look
+        self._size = 0  # of the buffer with that
+        self._wake = 1  # size from which a look is due without any mark
         self._scan = 0  # position from which gaps are still to be looked at
-        self._wake = 1  # buffer length from which a look is due without any mark
         self._done = False
 
     @property
@@ -54,25 +56,29 @@ class Splitter:
 
         Raises ValueError after `finish`.
         """
+        if self._done:
+            raise ValueError("the turn is finished: no more text can be taken")
         if not text.isascii() or self._halves.pending:
             text = self._halves.feed(text)
-        draft = self._draft
-        draft.buffer += text
-        if len(draft.buffer) < self._wake:
+        self._more.append(text)
+        self._size += len(text)
+        if ch.SPEAKABLE.search(text) is None:  # only a word can decide anything
+            self._wake = 0
+            return []
+        if self._size < self._wake:
             gap = gaps.PATTERN.search(text)
             if gap is None:
                 return []
-            if gap.end() == len(text):  # it goes on: nothing to decide yet
+            if gap.end() == len(text):  # it goes on
                 self._wake = 0
                 return []
         return self._run(False)
 
     def finish(self) -> list[Piece]:
         """End the turn: give all that is left, if there is anything to speak in it."""
-        self._draft.buffer += self._halves.finish()
+        self._more.append(self._halves.finish())
         pieces = self._run(True)
         self._done = True
-        self._wake = 0
         return pieces
 
     def flush(self) -> list[Piece]:
@@ -86,10 +92,11 @@ class Splitter:
         or a sentence whose full stop ends the text. After `WORD_SILENCE_S`: whole words, up to but
         not into a word, number, abbreviation, tag or URL that may still grow.
         """
+        pieces = self._run(False)
         draft = self._draft
         text = draft.buffer
         if not ch.speakable(text):
-            return []
+            return pieces
         limit = next((o.at for o in draft.openers if o.closers in _NEVER_CUT), None)
         found = resting_cut(
             text,
@@ -99,16 +106,20 @@ class Splitter:
             opens_line=draft.opens_line,
             silence_s=silence_s,
         )
-        if found is None:
-            return []
-        draft.cut_at(*found)
-        self._scan = max(self._scan, draft.start)
-        return self._rest(complete=self._scan == draft.base + len(text))
+        if found is not None:
+            draft.cut_at(*found)
+            complete = self._scan <= draft.start == draft.base + len(text)
+            self._scan = max(self._scan, draft.start)
+            pieces += self._rest(complete)
+        return pieces
 
     def _run(self, final: bool) -> list[Piece]:
+        """Look at all that has come."""
         if self._done:
             raise ValueError("the turn is finished: no more text can be taken")
         draft = self._draft
+        draft.buffer += "".join(self._more)
+        self._more.clear()
         complete, known, last = self._scan_gaps(final)
         if draft.near_alarm(known) and not draft.settle(final):
             complete = False
@@ -117,9 +128,10 @@ class Splitter:
         return self._rest(complete)
 
     def _rest(self, complete: bool) -> list[Piece]:
-        """Wait for more text; unless `complete`, its first code point may decide a cut."""
+        """Wait for more text; unless `complete`, its first word may decide a cut."""
         draft = self._draft
         out = draft.trim()
+        self._size = len(draft.buffer)
         self._wake = draft.next_look() if complete else 0
         return out
 

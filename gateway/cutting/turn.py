@@ -8,6 +8,7 @@ from gateway.cutting.pieces import Pause, Piece
 from gateway.cutting.policy import Lengths
 from gateway.cutting.resting import WORD_SILENCE_S
 from gateway.cutting.splitter import Splitter
+from gateway.cutting.tape import Tape
 from gateway.cutting.units import HalfJoiner
 from gateway.spoken import Segment, Span, Spoken, SpokenFilter, SpokenSettings
 from gateway.spoken.mapped import Run
@@ -18,7 +19,8 @@ class TurnPiece(NamedTuple):
     """A piece of the written text, and what is said for it.
 
     `start` and `end` count code points of the turn's written text, as the spans of `said` do. The
-    written texts of a turn's pieces follow each other without gaps, markup included.
+    written texts of a turn's pieces follow each other without gaps, markup included; one is empty
+    if its piece goes on with what is said for a construct of the piece before.
     """
 
     text: str
@@ -52,10 +54,10 @@ class TurnText:
         self._filter = SpokenFilter(self._settings)
         self._splitter = Splitter(lengths)
         self._halves = HalfJoiner()
-        self._written: list[str] = []  # from `_start` on
+        self._written = Tape()
+        self._spoken = Tape()
+        self._parts: list[_Part] = []  # from the last cut on
         self._start = 0
-        self._parts: list[_Part] = []
-        self._spoken_size = 0
         self._done = False
 
     @property
@@ -73,8 +75,15 @@ class TurnText:
             raise ValueError("the turn is finished: no more text can be taken")
         if not text.isascii() or self._halves.pending:
             text = self._halves.feed(text)
-        self._written.append(text)
-        return self._given(self._split(self._filter.feed(text)))
+        self._written.add(text)
+        last = self._parts[-1] if self._parts else None
+        if last and last.exact and self._filter.passes(text):  # the usual case, made short
+            last.grow(len(text))
+            self._spoken.add(text)
+            pieces = self._splitter.feed(text)
+        else:
+            pieces = self._split(self._filter.feed(text))
+        return self._given(pieces) if pieces else []
 
     def release(self, silence_s: float = WORD_SILENCE_S) -> list[TurnPiece]:
         """Give what may be spoken after `silence_s` without new text; see `Splitter.release`."""
@@ -90,53 +99,62 @@ class TurnText:
         """End the turn: give all that is left, if there is anything to speak in it."""
         self._done = True
         rest = self._halves.finish()
-        self._written.append(rest)
+        self._written.add(rest)
         pieces = self._split([*self._filter.feed(rest), *self._filter.flush()])
         pieces += self._splitter.finish()
         given = self._given(pieces[:-1])
         if pieces:
-            end = self._start + sum(map(len, self._written))
-            given.append(self._turn_piece(pieces[-1], end))
+            given.append(self._turn_piece(pieces[-1], self._written.end))
         return given
 
     def _split(self, segments: list[Segment]) -> list[Piece]:
         pieces: list[Piece] = []
         for segment in segments:
-            text = segment.text
             last = self._parts[-1] if self._parts else None
             if last and last.exact and segment.exact:
-                last.texts.append(text)
-                last.spoken_end += len(text)
-                last.end = segment.end
+                last.grow(len(segment.text))
             else:
-                at = last.spoken_end if last else self._spoken_size
-                self._parts.append(_Part(segment, at))
-            if text:
-                pieces += self._splitter.feed(text)
+                self._parts.append(_Part(segment, self._spoken.end))
+            if segment.text:
+                self._spoken.add(segment.text)
+                pieces += self._splitter.feed(segment.text)
         return pieces
 
     def _given(self, pieces: list[Piece]) -> list[TurnPiece]:
         return [self._turn_piece(piece, self._written_end(piece.end)) for piece in pieces]
 
     def _turn_piece(self, piece: Piece, end: int) -> TurnPiece:
+        start, self._start = self._start, end
+        said = rendered(self._runs(piece), self._settings)
+        text = self._written.part(start, end)
+        self._forget(piece.end, end)
+        return TurnPiece(text, start, end, piece.pause, said)
+
+    def _runs(self, piece: Piece) -> list[Run]:
         runs: list[Run] = []
         for part in self._parts:
             if part.spoken_start >= piece.end:
                 break
-            low = max(0, piece.start - part.spoken_start)
-            runs.append(part.run().part(low, piece.end - part.spoken_start))
+            low, high = max(piece.start, part.spoken_start), min(piece.end, part.spoken_end)
+            text = self._spoken.part(low, high)
+            if part.exact:
+                start = part.start + low - part.spoken_start
+                runs.append(Run(text, start, start + len(text), True))
+            elif text:
+                runs.append(Run(text, part.start, part.end, False))
+        return runs
+
+    def _forget(self, spoken_end: int, end: int) -> None:
         done = 0
         for part in self._parts:
-            if part.end > end or part.spoken_end > piece.end:
+            if part.end > end or part.spoken_end > spoken_end:
+                if part.exact:
+                    part.shrink(spoken_end - part.spoken_start)
                 break
-            self._spoken_size = part.spoken_end
             done += 1
         del self._parts[:done]
-        start, self._start = self._start, end
-        written = "".join(self._written)
-        self._written = [written[end - start :]]
-        said = rendered(runs, self._settings)
-        return TurnPiece(written[: end - start], start, end, piece.pause, said)
+        self._written.forget(end)
+        self._spoken.forget(spoken_end)
 
     def _written_end(self, spoken_end: int) -> int:
         """Where in the writing a cut at `spoken_end` falls: after the markup that closes there,
@@ -148,7 +166,7 @@ class TurnText:
                 inside = spoken_end - part.spoken_start
                 if inside > 0 and part.exact:
                     return part.start + inside
-                if inside > 0 and not part.run().text[:inside].isspace():
+                if inside > 0 and not self._spoken.part(part.spoken_start, spoken_end).isspace():
                     return part.end
                 break
         while beyond and self._parts[beyond - 1].opens:
@@ -161,20 +179,24 @@ class TurnText:
 class _Part:
     """Spoken code points `spoken_start..spoken_end`, which say the written `start..end`.
 
-    Exact parts grow while plain text comes, so their text is kept as it came.
+    `exact` and `opens` as in `Segment`; an exact part grows while plain text comes.
     """
 
-    __slots__ = ("end", "exact", "opens", "spoken_end", "spoken_start", "start", "texts")
+    __slots__ = ("end", "exact", "opens", "spoken_end", "spoken_start", "start")
 
     def __init__(self, segment: Segment, spoken_start: int) -> None:
-        self.texts = [segment.text]
         self.start, self.end, self.exact = segment.start, segment.end, segment.exact
         self.opens = segment.leading and not segment.text.strip()
         self.spoken_start = spoken_start
         self.spoken_end = spoken_start + len(segment.text)
 
-    def run(self) -> Run:
-        """The part as one run."""
-        if len(self.texts) > 1:
-            self.texts = ["".join(self.texts)]
-        return Run(self.texts[0], self.start, self.end, self.exact)
+    def grow(self, size: int) -> None:
+        """More plain text follows that of an exact part."""
+        self.spoken_end += size
+        self.end += size
+
+    def shrink(self, size: int) -> None:
+        """The first code points of an exact part have been given."""
+        if size > 0:
+            self.spoken_start += size
+            self.start += size

@@ -57,7 +57,8 @@ _TIME_COMPANIONS: Final = re.compile(
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*$"
     r"|[ECMP][SD]?T$|GMT$|UTC$|BST$|CES?T$|JST$|IST$|(?:Eastern|Central|Pacific|Mountain)$"
 )
-_WORD: Final = re.compile(r"[^\W\d_]+")
+_LONGEST_WORD: Final = 16  # one that is longer is none that is looked for
+_WORD: Final = re.compile(rf"[^\W\d_]{{1,{_LONGEST_WORD}}}")
 _DOTTED: Final = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]$")
 _ROMAN: Final = re.compile(r"I[IVX]+|[VXLC][IVXLC]*")
 _UP_TO_CJK: Final = re.compile(r".*[\u2e80-\uffef]", re.DOTALL)
@@ -159,4 +160,5 @@ def _word(text: str, start: int, final: bool) -> str | None:
     match = _WORD.match(text, start)
     if match is None:
         return ""
-    return match.group() if final or match.end() < len(text) else None
+    complete = final or match.end() < len(text) or match.end() - start == _LONGEST_WORD
+    return match.group() if complete else None

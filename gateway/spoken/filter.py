@@ -32,10 +32,27 @@ class SpokenFilter:
     def feed(self, text: str) -> list[Segment]:
         """Take more text, of whole code points; give what is decided by now."""
         scan = self._scan
-        if scan.idle and p.SPECIAL.search(text) is None and p.LINK_STUB.search(text) is None:
-            return scan.pass_on(text) if text else []
+        at = scan.base + scan.size
+        if self.passes(text):
+            return [Segment(text, at, at + len(text), True, False)]
         scan.take(text)
         return scan.forget(self._read())
+
+    def passes(self, text: str) -> bool:
+        """Whether `text` is all plain, and is then read: it is spoken as it is, here and now."""
+        scan = self._scan
+        if (
+            scan.read < scan.size
+            or scan.line_start
+            or scan.fence
+            or scan.until is not None
+            or p.SPECIAL.search(text) is not None
+            or p.LINK_STUB.search(text) is not None
+            or not text
+        ):
+            return False
+        scan.pass_on(text)
+        return True
 
     def flush(self) -> list[Segment]:
         """Give everything, taking what is open as plain text; the turn may go on."""

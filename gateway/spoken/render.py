@@ -40,12 +40,9 @@ def _text(runs: Sequence[Run]) -> str:
 
 def _without_unruly_tags(runs: Sequence[Run], style: bool) -> Sequence[Run]:
     """Take out control tags that are not allowed, also those that markup hid until now."""
-    text = _text(runs)
-    if "[" not in text:
-        return runs
     edits = [
         Edit(tag.start(), tag.end(), " ")
-        for tag in CONTROL_TAG.finditer(text)
+        for tag in CONTROL_TAG.finditer(_text(runs))
         if not (style and tag.group("style"))
     ]
     return edited(runs, edits)
@@ -59,9 +56,9 @@ def _stripped(runs: Sequence[Run]) -> Sequence[Run]:
     while high > low and (not runs[high - 1].text or runs[high - 1].text.isspace()):
         high -= 1
     kept = list(runs[low:high])
-    if kept:
-        last = kept[-1].text
-        kept[-1] = kept[-1].part(0, len(last.rstrip()))
+    if kept and kept[-1].text[-1].isspace():
+        kept[-1] = kept[-1].part(0, len(kept[-1].text.rstrip()))
+    if kept and kept[0].text[0].isspace():
         first = kept[0].text
         kept[0] = kept[0].part(len(first) - len(first.lstrip()), len(first))
     return kept

@@ -89,12 +89,8 @@ class Scanner:
         """Speak `low..high` as written; returns `high`."""
         text = self.text[low : min(high, self.size)]
         if text:
-            last = self.out[-1] if self.out else None
-            start, end = self.base + low, self.base + low + len(text)
-            if last and last.exact:
-                self.out[-1] = Segment(last.text + text, last.start, end, True, False)
-            else:
-                self.out.append(Segment(text, start, end, True, False))
+            start = self.base + low
+            self.out.append(Segment(text, start, start + len(text), True, False))
         return high
 
     def say(self, text: str, low: int, high: int, *, leading: bool = False) -> int:
@@ -108,22 +104,12 @@ class Scanner:
         """Speak nothing for `low..high`; returns `high`."""
         return self.say("", low, high, leading=leading)
 
-    @property
-    def idle(self) -> bool:
-        """Whether plain text may be passed on as it is: nothing is open or held back."""
-        return (
-            self.read == self.size and not self.line_start and not self.fence and self.until is None
-        )
-
-    def pass_on(self, text: str) -> list[Segment]:
-        """Speak `text`, which is not empty, as written while `idle`."""
-        start = self.base + self.size
-        end = start + len(text)
+    def pass_on(self, text: str) -> None:
+        """Read `text`, which is not empty, as plain; nothing may be open or held back."""
+        self.base += self.size + len(text) - 1
         self.text = text[-1]
-        self.base = end - 1
         self.read = self.size = 1
         self._spoken = (self._spoken + text)[-_CONTEXT:]
-        return [Segment(text, start, end, True, False)]
 
     def take(self, text: str) -> None:
         """More text has come."""
