@@ -31,8 +31,8 @@ class EngineSettings:
     stream_interval: int | None = None
     """Frames a message from vLLM after the first; fewer messages cost the front end less."""
     decode_from: Literal["codes", "hidden"] | None = None
-    look_ahead_frames: int = 4
-    """Only for a codec that is not causal."""
+    look_ahead_frames: int = 8
+    """Only for a codec that is not causal; docs/decisions/codec-streaming.md has the price."""
     decode_threads: int = 1
     seed_voices: int = 0
     """Random speakers to offer where the checkpoint has speaker statistics."""

@@ -79,6 +79,10 @@ class EngineSynthesizer:
             look_ahead_frames=self._settings.look_ahead_frames,
         )
         self._decoder.start()
+        if not codec.config.causal:
+            # Nothing can be heard before the frames ahead are there.
+            ahead = self._settings.look_ahead_frames
+            self._policy = replace(self._policy, first=self._policy.first + ahead)
         report("starting vLLM", 0.1)
         await self._lm.start()
         report("warming the voices", 0.8)

@@ -16,6 +16,7 @@ from typing import BinaryIO, Self, TextIO
 
 import numpy as np
 import numpy.typing as npt
+
 SAMPLE_RATE = 24_000
 GAP_SAMPLES = 6_000
 """Silence after each utterance, so that a segment may begin before it or end after it."""

@@ -18,7 +18,7 @@ Judgement = tuple[Tensor, list[Tensor]]
 
 
 class PeriodDiscriminator(nn.Module):
-    """Folds the waveform (batch, samples) into rows of `period` samples and convolves along them."""
+    """Folds the waveform (batch, samples) into rows of `period` samples; convolves along them."""
 
     def __init__(self, period: int, widths: Sequence[int] = (24, 96, 192, 384, 384)) -> None:
         super().__init__()

@@ -44,7 +44,9 @@ def encode_shards(folder: Path, codec: Codec) -> None:
             continue
         audio = np.fromfile(lines.with_suffix(".pcm"), dtype="<i2")
         codes = [
-            codec.encode(audio[u.start : u.start + u.samples].astype(np.float32) / 32768)
+            codec.encode(
+                audio[u.start : u.start + u.samples].astype(np.float32) * np.float32(2**-15)
+            )
             for u in utterances
         ]
         np.save(target, np.concatenate(codes))

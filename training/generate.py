@@ -80,7 +80,9 @@ def work(job: Job) -> None:
         spoken = 0
         while made < job.hours * 3600 * SAMPLE_RATE and time.monotonic() - began < job.seconds:
             both = len(sentences) > 1
-            language = ("zh" if draw.random() < MANDARIN_SHARE else "en") if both else next(iter(at))
+            language = (
+                ("zh" if draw.random() < MANDARIN_SHARE else "en") if both else next(iter(at))
+            )
             pool = sentences[language]
             sentence = pool[at[language] % len(pool)]
             at[language] += 1
@@ -89,9 +91,7 @@ def work(job: Job) -> None:
             spoken += 1
             if spoken <= resume_from:
                 continue  # the draws of what is already there must be made all the same
-            wave = trim(
-                teacher.speak(sentence["phonemes"], voice, teachers.SPEEDS[speed], seed)
-            )
+            wave = trim(teacher.speak(sentence["phonemes"], voice, teachers.SPEEDS[speed], seed))
             if wave is None:
                 continue
             shard.add(

@@ -1,4 +1,4 @@
-"""Losses of the codec and the vocoder. Waveforms are (batch, samples), log-mels (batch, bands, n)."""
+"""Losses of the vocoder. Waveforms are (batch, samples)."""
 
 from __future__ import annotations
 

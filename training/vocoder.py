@@ -124,6 +124,7 @@ class Trainer:
         out: Path,
         settings: Settings,
         device: torch.device,
+        *,
         judges: Path | None = None,
     ) -> None:
         torch.manual_seed(settings.seed)
@@ -131,7 +132,10 @@ class Trainer:
         out.mkdir(parents=True, exist_ok=True)
         self.codec = load_codec(checkpoint, device)
         assert self.codec.codes is not None
-        self.learned = [*self.codec.codes.parameters(), *self.codec.vocoder.parameters()]
+        self.learned: list[Tensor] = [
+            *self.codec.codes.parameters(),
+            *self.codec.vocoder.parameters(),
+        ]
         for parameter in self.learned:
             parameter.requires_grad_(True)
         self.frames = settings.context + settings.scored + settings.tail
@@ -235,7 +239,7 @@ class Trainer:
             real, fake = self.judges(true), self.judges(made.detach())
         judged = hinge_discriminator(real, fake)
         self.judge_step.zero_grad(set_to_none=True)
-        judged.backward()
+        judged.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.judges.parameters(), 5.0)
         self.judge_step.step()
 
@@ -359,7 +363,7 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     settings = Settings(batch=args.batch)
-    trainer = Trainer(args.audio, args.checkpoint, args.out, settings, device, args.judges)
+    trainer = Trainer(args.audio, args.checkpoint, args.out, settings, device, judges=args.judges)
     print("hours of speech:", {v: round(h, 2) for v, h in trainer.segments.hours.items()})
     trainer.run(seconds=args.seconds, planned=args.planned or args.seconds, spent=args.spent)
 

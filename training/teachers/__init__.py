@@ -15,12 +15,13 @@ SPEED_SHARES = (0.08, 0.17, 0.5, 0.17, 0.08)
 class Teacher(Protocol):
     """A synthesiser that takes phonemes in the voice's own alphabet."""
 
-    voices: tuple[str, ...]
-    languages: tuple[str, ...]
+    @property
+    def voices(self) -> tuple[str, ...]: ...
 
-    def speak(
-        self, phonemes: str, voice: str, speed: float, seed: int
-    ) -> npt.NDArray[np.float32]:
+    @property
+    def languages(self) -> tuple[str, ...]: ...
+
+    def speak(self, phonemes: str, voice: str, speed: float, seed: int) -> npt.NDArray[np.float32]:
         """24 kHz mono in [-1, 1]; may be silent or empty when the teacher fails."""
         ...
 

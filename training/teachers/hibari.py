@@ -14,7 +14,5 @@ class HibariTeacher:
     def __init__(self) -> None:
         self._model = Hibari(threads=1)
 
-    def speak(
-        self, phonemes: str, voice: str, speed: float, seed: int
-    ) -> npt.NDArray[np.float32]:
+    def speak(self, phonemes: str, voice: str, speed: float, seed: int) -> npt.NDArray[np.float32]:
         return np.asarray(self._model.from_phonemes(phonemes, speed, seed=seed), np.float32)

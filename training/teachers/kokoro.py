@@ -33,9 +33,7 @@ class KokoroTeacher:
             styles = np.load(stored)
             self._styles = {name: styles[name].astype(np.float32) for name in self.voices}
 
-    def speak(
-        self, phonemes: str, voice: str, speed: float, seed: int
-    ) -> npt.NDArray[np.float32]:
+    def speak(self, phonemes: str, voice: str, speed: float, seed: int) -> npt.NDArray[np.float32]:
         del seed  # the export draws its own noise
         tokens = [self._vocab[symbol] for symbol in phonemes if symbol in self._vocab]
         styles = self._styles[voice]
