@@ -204,6 +204,7 @@ class LanguageModel:
             "HF_HUB_OFFLINE": "1",
             "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
             "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+            "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
         }
         if self._settings.device == "cuda":
             return variables | {"VLLM_USE_V2_MODEL_RUNNER": "1"}
@@ -242,6 +243,9 @@ class LanguageModel:
         llm, self._llm = self._llm, None
         if llm is not None:
             self._fail_pending(llm)
+            if llm.output_handler is not None:
+                # Or it would report the end of the engine process as an error.
+                llm.output_handler.cancel()
             await asyncio.to_thread(_shut_down, llm)
 
     def _forget_sentinels(self) -> None:
@@ -396,10 +400,8 @@ class LanguageModel:
 
 
 def _shut_down(llm: AsyncLLM) -> None:
-    # An orderly exit takes the engine process seconds of tearing its heap down, and there is
-    # nothing in it to save: it is killed.
     processes = llm.engine_core.resources.engine_manager.processes
-    llm.shutdown(timeout=0.0)
+    llm.shutdown(timeout=2.0)
     for process in processes:
         process.join()
 

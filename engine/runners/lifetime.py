@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import select
 import signal
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 
-def adopt_process() -> None:
-    """Called once in the main thread of the engine process.
+def adopt_process(rendezvous: str) -> None:
+    """Called once in the main thread of the engine process, when its process group is set up.
 
-    It exits at once when its parent is gone, however the parent died, and leaves an interrupt from
-    the terminal, which goes to the whole process group, to the parent: that one may still want to
-    drain what is being spoken.
+    It exits at once when its parent is gone, however the parent died, or when it is told to. An
+    interrupt from the terminal, which goes to the whole process group, is left to the parent: that
+    one may still want to drain what is being spoken. `rendezvous` is the URL at which the members
+    of the process group met; the file behind it has served its purpose.
     """
+    if rendezvous.startswith("file://"):
+        Path(rendezvous.removeprefix("file://")).unlink(missing_ok=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _exit)
     descriptor = os.pidfd_open(os.getppid())
 
     def wait() -> None:
@@ -23,3 +30,10 @@ def adopt_process() -> None:
         os._exit(1)
 
     Thread(target=wait, name="exit-with-parent", daemon=True).start()
+
+
+def _exit(_signal: int, _frame: Any) -> None:
+    # An orderly exit takes seconds of tearing the heap down, with nothing in it to save. Named
+    # semaphores are the one thing the system would not take back by itself.
+    multiprocessing.util._exit_function()  # type: ignore[attr-defined]
+    os._exit(0)

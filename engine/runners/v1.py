@@ -88,6 +88,6 @@ class VoxgateCPUWorker(CPUWorker):  # type: ignore[misc]
     """vLLM's CPU worker with our sampler."""
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
-        adopt_process()
+        adopt_process(self.distributed_init_method)
         super().load_model(load_dummy_weights=load_dummy_weights)
         self.model_runner.sampler = V1Sampler(self.model_runner)

@@ -32,7 +32,7 @@ class VoxgateGPUWorker(Worker):  # type: ignore[misc]
     """vLLM's GPU worker; captures the sampler once the model is warm."""
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
-        adopt_process()
+        adopt_process(self.distributed_init_method)
         super().load_model(load_dummy_weights=load_dummy_weights)
 
     def compile_or_warm_up_model(self) -> Any:

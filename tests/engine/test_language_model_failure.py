@@ -138,6 +138,13 @@ async def test_frames_read_too_late_are_an_error_not_anothers_audio(lm: Language
     assert error.value.code == "frame_ring_overrun"
 
 
+async def test_an_interrupt_from_the_terminal_is_the_parents_business(lm: LanguageModel) -> None:
+    (engine,) = engine_processes()
+    os.kill(engine.pid, signal.SIGINT)
+    assert len(await collect(lm, [5, 6], SAMPLING)) == 20
+    assert lm.stats().state == "ready"
+
+
 async def test_a_killed_engine_fails_what_is_pending_and_comes_back(lm: LanguageModel) -> None:
     voice = [3, *lm.register_frames(np.full((63, 4), 7, np.int16))]
     before = await collect(lm, [*voice, 5], SAMPLING)

@@ -200,6 +200,7 @@ def test_the_client_has_what_failing_and_watching_need() -> None:
     assert "self.processes" in source_of(CoreEngineProcManager.__init__)
     assert parameters(OutputProcessor.propagate_error) == ["self", "e"]
     assert "timeout" in parameters(AsyncLLM.shutdown)
+    assert "self.output_handler" in source_of(AsyncLLM._run_output_handler)
 
 
 def test_generate_takes_rendered_tokens_a_priority_and_aborts_when_closed() -> None:
