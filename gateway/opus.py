@@ -14,7 +14,7 @@ import numpy as np
 from engine.api import SAMPLE_RATE, Pcm
 from gateway.protocol import AudioKind
 
-_APPLICATION_AUDIO = 2049
+_APPLICATION_VOIP = 2048
 _MAX_PACKET_BYTES = 1500
 
 
@@ -75,7 +75,7 @@ def require_opus() -> None:
 class OpusEncoder:
     """One continuous Opus stream, 24 kHz mono.
 
-    Application "audio": at 32 kbit/s it costs a third of "VoIP" (55 us a packet against 152).
+    Application "VoIP": see docs/decisions/opus.md.
 
     `pre_skip` is the encoder's look-ahead, 156 samples (6.5 ms): the decoder gives that much before
     sample 0, and an end needs that much silence after the last sample. Raises `OpusMissingError`.
@@ -89,7 +89,7 @@ class OpusEncoder:
         self.frame_samples = SAMPLE_RATE * frame_ms // 1000
         self._encode = api.encoder.libopus_encode_float
         self._destroy = api.encoder.destroy
-        self._state = api.encoder.create_state(SAMPLE_RATE, 1, _APPLICATION_AUDIO)
+        self._state = api.encoder.create_state(SAMPLE_RATE, 1, _APPLICATION_VOIP)
         self._buffer = ctypes.create_string_buffer(_MAX_PACKET_BYTES)
         self._pointer = api.c_float_pointer
         for setting, value in (

@@ -48,6 +48,8 @@ _MAX_CONTROL = 256
 _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _FLOW_HIGH, _FLOW_LOW = 0.75, 0.5
 _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
+_TICK_SECONDS = 0.001
+"""Times are rounded up to this, so that a deadline always lies in the future."""
 _RELEASE_LEAD_SECONDS = 0.5
 """A writer's silence matters once the listener has less than this in hand."""
 
@@ -557,7 +559,8 @@ class Session:
             for piece, urgency in self._scheduler.start(now, lead, live=self._start.live):
                 self._commands.append(StartPiece(piece.key, piece.turn.request(piece, urgency)))
             wake.append(self._scheduler.wake)
-        self._deadline = min((at for at in wake if at is not None), default=None)
+        soonest = min((at for at in wake if at is not None), default=None)
+        self._deadline = None if soonest is None else max(soonest, now + _TICK_SECONDS)
 
     def _release(self, now: float, lead: float) -> float | None:
         """Speak unfinished text when its writer pauses and the listener is about to run dry.

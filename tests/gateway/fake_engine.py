@@ -37,6 +37,20 @@ def tone(samples: int, hertz: float = 220.0) -> Pcm:
     return (0.3 * np.cos(2 * np.pi * hertz * time)).astype(np.float32)
 
 
+def sweep(samples: int) -> Pcm:
+    """A voice-like band, 200 to 1200 Hz, that is like itself at one place only."""
+    hertz = 700 + 500 * np.sin(2 * np.pi * 3 * np.arange(samples) / SAMPLE_RATE)
+    return (0.3 * np.cos(2 * np.pi * np.cumsum(hertz) / SAMPLE_RATE)).astype(np.float32)
+
+
+def lag(audio: Pcm, reference: Pcm, most: int = 40) -> tuple[int, float]:
+    """By how many samples `audio` comes late, and how well it matches then (correlation)."""
+    shifts = range(-most, most + 1)
+    matches = [float(np.corrcoef(np.roll(audio, -s), reference)[0, 1]) for s in shifts]
+    best = int(np.argmax(matches))
+    return shifts[best], matches[best]
+
+
 @dataclass(slots=True)
 class Script:
     """How one request goes: chunks of `chunk` samples, `delay` seconds before each.
