@@ -87,7 +87,9 @@ _TRAILING: Final = regex.compile(r"[\p{M}\p{Cf}\p{EMod}\p{Extended_Pictographic}
 _ADJACENT: Final = frozenset("*_~%‰°™®©")
 _ELLIPSIS: Final = re.compile(r"[…‥⋯]|\.{2,}|\.(?: \.){2,}|。{2,}|．{2,}|・{2,}")
 _BULLETS: Final = frozenset("-*+•·◦▪‣#>|")
-_LINE_ENDS: Final = re.compile("\r\n|[\n\r\u2028\x0b\x0c\x85]|(\u2029)")
+_LINE_ENDS: Final = re.compile("\r\n|[\n\r\x0b\x0c\x85]|(\u2029)")
+_LAYOUT_END: Final = "\u2028"
+"""Ends a line of a list or table, whatever its last mark: a sentence, but no paragraph."""
 _LONGEST_REMEMBERED: Final = 12
 _LONGEST_PARSED: Final = 64
 """What a gap holds beyond this goes with the text after it."""
@@ -140,14 +142,15 @@ def _parse(gap: str, after_space: bool) -> Gap | None:
     ellipsis = _ELLIPSIS.search(body) is not None
     if level is Level.SENTENCE and not ends:
         level = Level.STRONG
+    ended = _LAYOUT_END in body
     lines = sum(1 + bool(m.group(1)) for m in _LINE_ENDS.finditer(body))
     if lines > 1:
         level = Level.PARAGRAPH
-    elif lines:
-        level = max(level, Level.SENTENCE if "\u2028" in body else Level.STRONG)
+    elif ended or lines:
+        level = max(level, Level.SENTENCE if ended else Level.STRONG)
     dot = ends == ["."] and level is Level.SENTENCE
     plain = level is Level.NONE or lines > 1
-    if not (plain or dot or lines or ellipsis or closed or gap[mark] in "、：:;"):
+    if not (plain or dot or lines or ended or ellipsis or closed or gap[mark] in "、：:;"):
         plain = spaced or (free and (len(gap) > 1 or gap in ch.STAND_ALONE))
     return Gap(
         level,
@@ -160,7 +163,7 @@ def _parse(gap: str, after_space: bool) -> Gap | None:
         ellipsis,
         dot,
         lines == 1,
-        lines > 0 and gap[cut : cut + 1] in _BULLETS,
+        (ended or lines > 0) and gap[cut : cut + 1] in _BULLETS,
         tuple(signs),
     )
 

@@ -13,9 +13,11 @@ from gateway.spoken import patterns as p
 from gateway.spoken.latex import in_words
 from gateway.spoken.scanner import Scanner
 
+_LONGEST_RUN: Final = 200
 _LONGEST_SPAN: Final = 300
 _LONGEST_FORMULA: Final = 600
-_LONGEST_LINK: Final = 2500
+_LONGEST_LINK: Final = 2000
+_LONGEST_URL: Final = 800
 _LONGEST_TAG: Final = 500
 
 
@@ -29,9 +31,9 @@ def _line_end(scan: Scanner, index: int) -> int:
 
 def _emphasis(scan: Scanner, index: int) -> int:
     char = scan.text[index]
-    run = scan.match(p.RUN[char], index, 200)
+    run = scan.match(p.RUN[char], index, _LONGEST_RUN)
     if run is None:
-        return scan.keep(index, index + 1)
+        return scan.drop(index, index + _LONGEST_RUN)
     end = run.end()
     before, after = scan.before(index), scan.text[end]
     open_left = not before or before.isspace()
@@ -49,9 +51,9 @@ def _emphasis(scan: Scanner, index: int) -> int:
 
 
 def _code_span(scan: Scanner, index: int) -> int:
-    run = scan.match(p.RUN["`"], index, 200)
+    run = scan.match(p.RUN["`"], index, _LONGEST_RUN)
     if run is None:
-        return scan.drop(index, index + 1)
+        return scan.drop(index, index + _LONGEST_RUN)
     size = len(run.group())
     if size <= len(p.CODE_SPAN):
         span = scan.match(p.CODE_SPAN[size - 1], index, _LONGEST_SPAN)
@@ -177,7 +179,7 @@ def _bar(scan: Scanner, index: int) -> int:
 
 
 def _url(scan: Scanner, index: int) -> int:
-    url = scan.match(p.URL, index, _LONGEST_LINK)
+    url = scan.match(p.URL, index, _LONGEST_URL)
     if url is None:
         return scan.keep(index, index + 1)
     text = url.group()

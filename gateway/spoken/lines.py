@@ -9,6 +9,7 @@ from gateway.spoken.scanner import NeedMore, Scanner
 
 OPENERS: Final = frozenset("#-*+•◦▪‣>`~|=_[:")
 _LONGEST_LINE: Final = 600
+_LONGEST_RULE: Final = 120
 _CODE_PHRASES: Final = ("Code omitted.", "代码略。")
 
 
@@ -32,7 +33,7 @@ def line_opening(scan: Scanner, index: int) -> int:
         return scan.say(p.LINE, start, heading.end(), leading=True)
     if char == ">" and (quote := scan.match(p.QUOTE, index, 40)):
         return scan.drop(start, quote.end(), leading=True)
-    if char in "-*_=" and (rule := scan.match(p.RULE, index, _LONGEST_LINE)):
+    if char in "-*_=" and (rule := scan.match(p.RULE, index, _LONGEST_RULE)):
         return scan.say("\n", start, rule.end())
     if char in "|:-" and (row := scan.match(p.DELIMITER_ROW, index, _LONGEST_LINE)):
         return scan.say("\n", start, row.end())

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway import characters as ch
-from gateway.spoken.mapped import Edit, Run, Spoken, edited, joined
+from gateway.spoken.mapped import Edit, Run, Span, Spoken, edited, joined
 from gateway.spoken.patterns import CONTROL_TAG, LINE
 from gateway.spoken.settings import SpokenSettings
 
-_WIDE_MARKS: Final = "，。；：！？、”’」』）】》"
+_WIDE_MARKS: Final = "，。；：！？、」』）】》"
 _CLINGS: Final = "[，。；：！？、]|[,.;:!?)](?:\\s|$)"  # takes no white space before it
 _CLINGING: Final = re.compile(_CLINGS)
 _UNTIDY: Final = re.compile(
@@ -21,17 +21,22 @@ _UNTIDY: Final = re.compile(
 
 def rendered(runs: Sequence[Run], settings: SpokenSettings) -> Spoken:
     """What the engine is given for `runs`, the spoken text of one piece."""
-    runs = _without_unruly_tags(runs, settings.control_tags)
+    if len(runs) == 1 and runs[0].exact and not len(settings.lexicon):  # the usual case, made short
+        written = runs[0].text
+        plain = written.strip()
+        if plain and "[" not in plain and _UNTIDY.search(plain) is None:
+            start = runs[0].start + written.index(plain)
+            return Spoken(plain, (Span(0, len(plain), start, start + len(plain), True),))
+    if any("[" in run.text for run in runs):
+        runs = _without_unruly_tags(runs, settings.control_tags)
     runs = _stripped(runs)
     text = _text(runs)
-    if edits := [
-        Edit(gap.start(), gap.end(), _tidied(text, gap)) for gap in _UNTIDY.finditer(text)
-    ]:
+    edits = [Edit(gap.start(), gap.end(), _tidied(text, gap)) for gap in _UNTIDY.finditer(text)]
+    if edits:
         runs = edited(runs, edits)
         text = _text(runs)
-    if edits := settings.lexicon.edits(text):
-        runs = edited(runs, edits)
-    return joined(runs)
+    said = settings.lexicon.edits(text)
+    return joined(edited(runs, said) if said else runs)
 
 
 def _text(runs: Sequence[Run]) -> str:

@@ -57,13 +57,16 @@ class Scanner:
         self._spoken = ""  # the last of what was kept
 
     def match(self, pattern: regex.Pattern[str], index: int, limit: int) -> regex.Match[str] | None:
-        """Match at `index`. Raises `NeedMore` while `limit` code points could still show one."""
-        found = pattern.match(self.text, index, partial=not self.final)
+        """Match at `index`, of what `limit` code points and one more to look at show.
+
+        Raises `NeedMore` while those have not all come and could still show one.
+        """
+        end = index + limit + 1
+        short = len(self.text) < end
+        found = pattern.match(self.text, index, end, partial=short and not self.final)
         if found is not None and found.partial:
-            if len(self.text) - index <= limit:
-                raise NeedMore
-            return None
-        return found if found is None or found.end() - index <= limit else None
+            raise NeedMore
+        return found
 
     def before(self, index: int) -> str:
         """The code point before `index`; empty at the start of the turn."""

@@ -146,3 +146,31 @@ def test_segments_cover_the_written_text(text: str, flush: bool) -> None:
 def test_no_control_tag_slips_through(parts: list[str]) -> None:
     said = speak("say " + "".join(parts), SpokenSettings()).text
     assert not any(tag in said for tag in ("[laugh]", "[Stts]", "[uv_break]"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    _TEXT,
+    st.lists(st.integers(1, 12), min_size=1, max_size=20),
+    st.lists(st.sampled_from(["", "", "", "release", "flush"]), min_size=1, max_size=20),
+    st.sampled_from([0.0, 0.3, 2.0]),
+)
+def test_nothing_is_lost_when_the_writer_pauses(
+    text: str, sizes: list[int], pauses: list[str], silence_s: float
+) -> None:
+    turn = TurnText()
+    pieces: list[TurnPiece] = []
+    at = step = 0
+    while at < len(text):
+        size = sizes[step % len(sizes)]
+        pieces += turn.feed(text[at : at + size])
+        match pauses[step % len(pauses)]:
+            case "release":
+                pieces += turn.release(silence_s)
+            case "flush":
+                pieces += turn.flush()
+        at, step = at + size, step + 1
+    pieces += turn.finish()
+    assert joined(text).startswith("".join(piece.text for piece in pieces))
+    assert all(speakable(piece.spoken) for piece in pieces)
+    assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
