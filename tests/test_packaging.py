@@ -91,6 +91,14 @@ def test_what_is_installed_is_what_is_locked() -> None:
         assert metadata.version(package) == version
 
 
+def test_reading_unknown_words_leaves_nothing_at_home(tmp_path: Path) -> None:
+    # Newer releases of ONNX Runtime put a device id there and report to their maker.
+    code = "from hibari.g2p.oov import OOV; assert OOV()('voxgate')"
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", code], env=home, check=True)
+    assert not list(tmp_path.rglob("*"))
+
+
 # -- wheel ----------------------------------------------------------------------------------------
 
 
