@@ -16,4 +16,5 @@ def configure_logging(level: str) -> None:
     else:
         # What torch and its libraries say of themselves is no operator's business.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        os.environ.setdefault("TORCH_LOGS", "-all")
         os.environ.setdefault("PYTHONWARNINGS", "ignore")
