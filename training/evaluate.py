@@ -145,7 +145,7 @@ def judge(
     voice: str,
     expected: Sequence[float],
     read: Callable[[str], Reading],
-    with_quality: bool,
+    rated: int,
     progress: Progress,
 ) -> Result:
     """Listen to every piece."""
@@ -165,7 +165,7 @@ def judge(
         if recogniser is not None:
             piece.heard = recogniser.heard(piece.pcm)
             piece.error = phone_errors(piece.reading.phonemes, piece.heard, phones, toneless)
-        if with_quality and not is_silent(piece.pcm):
+        if len(scores) < rated and not is_silent(piece.pcm):
             scores.append(quality(piece.pcm))
         progress.advance(task)
     ratios = [piece.seconds / length for piece, length in zip(pieces, expected, strict=True)]
@@ -243,7 +243,7 @@ async def evaluate(options: argparse.Namespace, console: Console) -> Result:
             voice=options.voice,
             expected=expected,
             read=checkpoint.read,
-            with_quality=not options.no_quality,
+            rated=options.rated,
             progress=progress,
         )
     if options.wavs:
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--streams", type=int, default=4, help="sentences spoken at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--in-context", action="store_true", help="each follows the one before")
-    parser.add_argument("--no-quality", action="store_true", help="skip DNSMOS, which is slow")
+    parser.add_argument("--rated", type=int, default=50, help="pieces to rate by DNSMOS (slow)")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=None)
     parser.add_argument("--json", type=Path, help="write every number here")
     parser.add_argument("--wavs", type=Path, help="write the audio into this folder")
