@@ -191,6 +191,8 @@ def _level(gap: str, i: int, fresh: bool) -> Level:
         return Level.STRONG if following == "・" else Level.NONE
     if char == "." and following and following in ch.NARROW_CLAUSE:
         return Level.NONE
+    if char in ";:" and fresh and following and not following.isspace():
+        return Level.NONE  # a face
     return _LEVELS.get(char, Level.NONE)
 
 

@@ -23,14 +23,13 @@ _RUN_REACH: Final = 40
 def level_at(
     text: str, low: int, start: int, end: int, gap: Gap, *, opens_line: bool, final: bool
 ) -> Level | None:
-    """Level of the gap `text[start:end]`, or None when what follows does not show it yet.
+    """Level of the gap `text[start:end]`, which has a mark, or None when what follows does not show
+    it yet.
 
     `low` is the first index that may be looked at: the start of the piece; `opens_line` tells
     whether it begins a line. `end < len(text)` unless `final`.
     """
     level = gap.level
-    if level is Level.NONE:
-        return level
     before = text[start - 1] if start > low else ""
     after = text[end] if end < len(text) else ""
     mark = text[start + gap.mark]

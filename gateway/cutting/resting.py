@@ -37,9 +37,9 @@ def resting_cut(
     brackets open before the last marks, innermost last. `limit` is where the first open tag, code
     or formula starts, which is never cut.
     """
-    ending = None if limit < len(text) else _ending(text, openers, opens_line)
-    if ending is not None:
-        level, sure = ending
+    ending = _ending(text, openers, opens_line)
+    if ending is not None and (limit == len(text) or not ending[2]):
+        level, sure, _ = ending
         if level >= Level.SENTENCE:
             if sure or silence_s >= CLAUSE_SILENCE_S:
                 return len(text), level
@@ -58,8 +58,9 @@ def resting_cut(
     return found
 
 
-def _ending(text: str, openers: Sequence[str], opens_line: bool) -> tuple[Level, bool] | None:
-    """Level of the marks that end `text`, and whether more text could hardly change it."""
+def _ending(text: str, openers: Sequence[str], opens_line: bool) -> tuple[Level, bool, bool] | None:
+    """Level of the marks that end `text`, whether more text could hardly change it, and whether a
+    quote or bracket is open after it."""
     if not (text[-1:].isspace() or text[-1:] in _MAY_CLOSE):
         return None
     words = len(text)
@@ -70,19 +71,22 @@ def _ending(text: str, openers: Sequence[str], opens_line: bool) -> tuple[Level,
         return None
     start = match.start()
     gap = gaps.parse(match.group(), start > words and text[start - 1].isspace())
-    if gap is None or gap.cut < len(match.group()):
+    if gap is None or not gap.level or gap.cut < len(match.group()):
+        return None
+    if gap.signs and gap.signs[-1].char == "$" and "$" not in openers:
         return None
     level = level_at(text, 0, start, len(text), gap, opens_line=opens_line, final=True)
     if not level:
         return None
     if gap.dot and holds_on(text, 0, start + gap.mark, spaced=gap.spaced, opens_line=opens_line):
         return None
+    opened = _left_open(gap, openers)
     if not (gap.free or gap.spaced):
         before = text[words - 1]
         if before.isdigit() or links(text, 0, start) or text[start] in ":-":
             return None
-        return level, gap.closed != "" and not _left_open(gap, openers)
-    return level, level is not Level.STRONG and not _left_open(gap, openers)
+        return level, gap.closed != "" and not opened, opened
+    return level, level is not Level.STRONG and not opened, opened
 
 
 def _left_open(gap: Gap, openers: Sequence[str]) -> bool:

@@ -64,6 +64,7 @@ def word_cut(text: str, low: int, high: int) -> int | None:
 
 
 _GRAPHEME: Final = regex.compile(r"\X")
+_GRAPHEME_REACH: Final = 32
 _PLAIN: Final = frozenset(ch.TRIGGERS)
 _RUN: Final = regex.compile(
     r"[\p{Latin}\p{N}\p{Greek}\p{Cyrillic}][\p{Latin}\p{N}\p{Greek}\p{Cyrillic}\p{M}.,:'’\-_/@%]*"
@@ -90,17 +91,10 @@ def grapheme_cut(text: str, low: int, high: int) -> int:
 def breaks_grapheme(text: str, cut: int) -> bool:
     """Whether a cut at index `cut` falls inside a grapheme cluster. White space before it, or
     common marks and letters on both sides, show without a look that it does not."""
-    if cut >= len(text):
-        return False
     before, after = text[cut - 1], text[cut]
     if (before in _PLAIN or before.isspace()) and (
         after in _PLAIN or (after.isalnum() and after not in ch.EXTENDING_LETTERS)
     ):
         return False
-    low = max(0, cut - 32)
-    position = low
-    for match in _GRAPHEME.finditer(text, low, cut + 2):
-        position = match.end()
-        if position >= cut:
-            break
-    return position != cut
+    clusters = _GRAPHEME.finditer(text, max(0, cut - _GRAPHEME_REACH), cut + 1)
+    return all(cluster.end() != cut for cluster in clusters)

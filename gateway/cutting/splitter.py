@@ -194,10 +194,12 @@ class Splitter:
                 level = _NONE
             if role is not Role.OPEN and draft.close(char):
                 continue
-            if role is not Role.CLOSE and (char != "$" or self._opens_formula(start + offset)):
-                if level and offset > gap.mark:  # it could have closed and belonged to the left
-                    draft.offer(level, start, start + offset)
-                    level = _NONE
+            if role is Role.CLOSE:
+                continue
+            if level and offset > gap.mark:  # it did not close, so it belongs to the right
+                draft.offer(level, start, start + offset)
+                level = _NONE
+            if char != "$" or self._opens_formula(start + offset):
                 closers = ch.BRACKETS.get(char) or ch.QUOTES[char]
                 draft.open(draft.base + start + offset, closers, _HOLDS.get(char, _QUOTE_HOLD))
         if level:

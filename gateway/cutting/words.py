@@ -34,7 +34,7 @@ _ABBREVIATIONS: Final = _table(
         ver v n nn l ll col cols tab app ser ep ed bk c ca""",
     MAYBE="""st ste mt ft gen maj capt cpt cmdr lt sgt cpl adm gov sen rep rev pres supt insp asst
         atty amb dept univ assn bros misc esp inc ltd co corp llc jr sr esq ave blvd rd hwy pl sq
-        bldg apt ph.d b.sc m.sc d.phil tel cont avg est repr Jan Feb Mar Apr
+        bldg apt ph.d b.sc m.sc d.phil tel cont avg est temp max repr Jan Feb Mar Apr
         Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Sat Sun Calif Fla
         Penn Tenn""",
     TIME="a.m p.m",
@@ -66,6 +66,8 @@ _LABEL: Final = re.compile(r"(?:\d{1,3}|[A-Za-z]|[ivx]{1,4}|[一二三四五六�
 _LONGEST_LABEL: Final = 5
 _TOKEN_REACH: Final = 40
 _LONGEST_NUMERAL: Final = 4
+_LONGEST_NUMBERING: Final = 2  # "2.关闭"
+_AFTER_NUMBER: Final = re.compile(r"\d ?$")
 _OPENING: Final = "\"'([{<*_“‘«‹„‚`"
 
 
@@ -82,13 +84,15 @@ def dot_ends(
         return True
     token = _token(text, low, dot)
     if len(token) > 1 and token.isalpha() and token.islower() and token not in _ABBREVIATIONS:
+        if token == "in" and _AFTER_NUMBER.search(text, low, dot - 2):
+            return not text[following].islower()
         return len(token) > _LONGEST_NUMERAL or not is_list_label(
             text, low, dot, opens_line=opens_line
         )
     if not token or is_list_label(text, low, dot, opens_line=opens_line):
         return not token
     if token.isdigit():
-        return True
+        return following > dot + 1 or len(token) > _LONGEST_NUMBERING
     kind = _kind(token)
     if kind is Dot.NEVER:
         return False

@@ -35,6 +35,10 @@ def test_cases(case: str, lead: float | None) -> None:
     splitter.lead = lead
     given = splitter.feed("".join(pieces)) + splitter.finish()
     assert [piece.text for piece in given] == pieces
+    splitter = Splitter()
+    splitter.lead = lead
+    one_by_one = [piece for char in "".join(pieces) for piece in splitter.feed(char)]
+    assert one_by_one + splitter.finish() == given
 
 
 def test_the_table_is_as_long_as_it_should_be() -> None:
@@ -90,6 +94,12 @@ _PAUSES = [
     ("天气很好，我想去北", "", "天气很好，", "天气很好，"),
     ("你好 👩", "", "", "你好 "),
     ("Great job! 👩", "", "", "Great job! "),
+    ('He said "go."\n\n', 'He said "go."\n\n', 'He said "go."\n\n', 'He said "go."\n\n'),
+    ("He came (late) ", "", "", "He came (late) "),
+    ('He said "... ', "", 'He said "... ', 'He said "... '),
+    ("他说：“（你好。”", "他说：“（你好。”", "他说：“（你好。”", "他说：“（你好。”"),
+    ("It cost me, $", "", "", "It cost me, "),
+    ("Take $x, y$.", "", "Take $x, y$.", "Take $x, y$."),
     ("Ok", "", "", ""),
     ("...", "", "", ""),
     ("", "", "", ""),

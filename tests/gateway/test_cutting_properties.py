@@ -8,8 +8,8 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.cutting import Lengths, Piece, Splitter
 from gateway.characters import units
+from gateway.cutting import Lengths, Piece, Splitter
 
 
 def words(text: str) -> list[str]:

@@ -36,6 +36,9 @@ def test_cases(written: str, spoken: str) -> None:
     pieces = turn.feed(written.replace("¦", "")) + turn.finish()
     assert [piece.text for piece in pieces] == written.split("¦")
     assert [piece.spoken for piece in pieces] == [part.strip() for part in spoken.split("¦")]
+    turn = TurnText()
+    one_by_one = [piece for char in written.replace("¦", "") for piece in turn.feed(char)]
+    assert one_by_one + turn.finish() == pieces
 
 
 def test_a_code_block_is_said_as_the_settings_have_it() -> None:
@@ -152,6 +155,11 @@ def test_half_open_markup_is_plain_text_in_the_end() -> None:
     assert speak("hm <!-- never closed").text == "hm"
     assert speak("hm <think>never closed").text == "hm"
     assert speak("so [" + "a" * 3000 + "](b)").text == "so [" + "a" * 3000 + "](b)"
+
+
+def test_runs_and_links_beyond_reason_are_passed_over() -> None:
+    assert speak("a " + "*" * 500 + " b " + "`" * 500 + " c").text == "a b c"
+    assert speak("see http://a.io/" + "x" * 2000).text.startswith("see http://a.io/xx")
 
 
 def test_an_emoji_beyond_reason_is_dropped() -> None:
