@@ -64,7 +64,6 @@ CODE_SPAN: Final = (
     regex.compile(r"``((?:[^`\n]|`(?=[^`]))+)``"),
 )
 ESCAPE: Final = regex.compile(r"\\[!-/:-@\[-`{-~]")
-HARD_BREAK: Final = regex.compile(r"\\(?=\n)")
 FORMULAS: Final = (
     regex.compile(r"\\\(([^\n]+?)\\\)"),
     regex.compile(r"\\\[((?:[^\n]|\n(?!\s*\n))+?)\\\]"),
