@@ -28,13 +28,15 @@ from engine.api import Progress, SpeechError, Synthesizer
 from gateway import protocol
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
+from gateway.errors import ERRORS
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.metrics import CONTENT_TYPE, Metrics
+from gateway.offer import Offer
 from gateway.opus import Encoder, OpusEncoder, PcmEncoder, require_opus
 from gateway.pacing import Refusal, admit
-from gateway.protocol import ERRORS, Error
-from gateway.session import Offer, Session
+from gateway.protocol import Error
+from gateway.session import Session
 from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
 from gateway.transport import StreamProtocol

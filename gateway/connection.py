@@ -17,8 +17,8 @@ from functools import partial
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api import SpeechError, SpeechRequest, Synthesizer
+from gateway.errors import ERRORS
 from gateway.metrics import Metrics
-from gateway.protocol import ERRORS
 from gateway.session import CancelPiece, Close, Session
 from gateway.transport import EXTENSION
 

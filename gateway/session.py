@@ -10,32 +10,23 @@ encoded; a cancel then throws away raw samples and no packet of the old turn can
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from engine.api import (
     SAMPLE_RATE,
     AudioChunk,
-    EngineLimits,
-    Language,
     SpeechError,
     SpeechRequest,
-    Voice,
 )
 from gateway import protocol
-from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S, TurnText
-from gateway.opus import Encoder
+from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S
+from gateway.errors import ERRORS
+from gateway.offer import Offer
 from gateway.pacing import Playhead
-from gateway.protocol import (
-    ERRORS,
-    AudioFlag,
-    AudioHeader,
-    Error,
-    ProtocolError,
-    ServerMessage,
-)
+from gateway.protocol import AudioFlag, AudioHeader, Error, ProtocolError, ServerMessage
 from gateway.scheduler import Scheduler
 from gateway.settings import Settings
 from gateway.timeline import Packet
@@ -92,16 +83,6 @@ class Observer(Protocol):
     def piece_over(self, outcome: str) -> None: ...
     def prompt(self, tokens: int, cached: int) -> None: ...
     def error(self, code: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What this server has: fixed while a session lives."""
-
-    voices: Sequence[Voice]
-    limits: EngineLimits
-    make_text: Callable[[Voicing], TurnText]
-    make_encoder: Callable[[protocol.SessionStart], Encoder]
 
 
 class Session:
@@ -171,8 +152,9 @@ class Session:
             return
         piece.turn.audio(piece, chunk.pcm, now)
         if chunk.final:
-            self._scheduler.done(piece, chunk.context)
-            self._observer.piece_over("done")
+            # What ran on to its limit is no example for the next piece.
+            self._scheduler.done(piece, None if chunk.truncated else chunk.context)
+            self._observer.piece_over("truncated" if chunk.truncated else "done")
             self._observer.prompt(chunk.prompt_tokens, chunk.cached_tokens)
         self._schedule(now)
 
@@ -292,56 +274,14 @@ class Session:
     def _on_start(self, start: protocol.SessionStart) -> None:
         if self._start is not None:
             raise ProtocolError("already_started")
-        voicing = self._voicing_of(start.voice, start.language, start.speed, start.seed)
-        if start.format not in protocol.FORMATS:
-            raise ProtocolError(
-                "unknown_format", field="format", available=sorted(protocol.FORMATS)
-            )
-        encoder = self._offer.make_encoder(start)
+        voicing = self._offer.voicing(start.voice, start.language, start.speed, start.seed)
+        encoder = self._offer.encoder(start)
         self._start, self._voicing = start, voicing
-        settings, limits = self._settings, self._offer.limits
-        audio = {
-            "format": start.format,
-            "sample_rate": SAMPLE_RATE,
-            "channels": 1,
-            "frame_ms": start.frame_ms,
-            "frame_samples": encoder.frame_samples,
-            "pre_skip": encoder.pre_skip,
-        }
-        if start.format == "opus":
-            audio["bitrate"] = start.bitrate
-        self._tell(
-            protocol.SessionStarted(
-                protocol=protocol.PROTOCOL,
-                session=self.name,
-                voice=voicing.voice,
-                language=voicing.language,
-                speed=voicing.speed,
-                seed=voicing.seed,
-                captions=start.captions,
-                live=start.live,
-                audio=audio,
-                limits={
-                    "message_bytes": settings.max_message_bytes,
-                    "append_chars": settings.max_append_chars,
-                    "backlog_chars": settings.max_backlog_chars,
-                    "turn_chars": settings.max_turn_chars,
-                    "open_turns": settings.max_open_turns,
-                    "pending_flushes": settings.max_pending_flushes,
-                    "stall_seconds": settings.stall_limit_seconds,
-                    "ping_interval_seconds": settings.ping_interval_seconds,
-                    "ping_timeout_seconds": settings.ping_timeout_seconds,
-                    "min_speed": limits.min_speed,
-                    "max_speed": limits.max_speed,
-                },
-                voices=[voice.id for voice in self._offer.voices],
-                unknown=protocol.unknown_fields(start),
-            )
-        )
+        self._tell(self._offer.started(self.name, start, voicing, encoder, self._settings))
 
     def _on_update(self, update: protocol.SessionUpdate, now: float) -> None:
         current = self._voicing
-        self._voicing = self._voicing_of(
+        self._voicing = self._offer.voicing(
             current.voice if update.voice is None else update.voice,
             current.language if update.language is None else update.language,
             current.speed if update.speed is None else update.speed,
@@ -355,21 +295,6 @@ class Session:
                 seed=self._voicing.seed,
             )
         )
-
-    def _voicing_of(self, voice: str, language: str, speed: float, seed: int | None) -> Voicing:
-        voices = [known.id for known in self._offer.voices]
-        if voice not in voices and voice != "default":
-            raise ProtocolError("unknown_voice", field="voice", available=voices)
-        if language not in LANGUAGES:
-            raise ProtocolError("unsupported_language", field="language", available=list(LANGUAGES))
-        limits = self._offer.limits
-        if not limits.min_speed <= speed <= limits.max_speed:
-            raise ProtocolError(
-                "bad_speed",
-                f"The speed has to lie between {limits.min_speed} and {limits.max_speed}.",
-                field="speed",
-            )
-        return Voicing(voice, cast(Language, language), speed, seed)
 
     def _on_append(self, message: protocol.TextAppend, now: float) -> None:
         text, settings = message.text, self._settings
@@ -482,7 +407,7 @@ class Session:
             self._turn_count,
             self._voicing,
             text=self._offer.make_text(self._voicing),
-            encoder=self._offer.make_encoder(self._start),
+            encoder=self._offer.encoder(self._start),
             keys=self._keys.__next__,
             captions=self._start.captions,
         )

@@ -13,18 +13,11 @@ from dataclasses import dataclass, field
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
 from gateway.cutting import Pause, TurnPiece, TurnText
+from gateway.errors import ERRORS
 from gateway.opus import Encoder
 from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST
-from gateway.protocol import (
-    ERRORS,
-    Caption,
-    Error,
-    FlushDone,
-    ServerMessage,
-    TurnCancelled,
-    TurnDone,
-)
+from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
 from gateway.timeline import Packet, Timeline
 
 STEP_SAMPLES = SAMPLE_RATE // 5

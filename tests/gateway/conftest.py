@@ -66,6 +66,8 @@ async def run_gateway(
     app = create_app(chosen, lambda: engine)
     listener = listen(chosen)
     server = make_server(app, chosen)
+    # Ctrl-C is for the test run.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:

@@ -12,9 +12,10 @@ from fake_engine import LIMITS, VOICES
 
 from engine.api import AudioChunk, Pcm, SpeechError, SpeechRequest
 from gateway.cutting import TurnText
+from gateway.offer import Offer
 from gateway.opus import PcmEncoder
 from gateway.protocol import AudioHeader, unpack_audio
-from gateway.session import CancelPiece, Close, Offer, Session, StartPiece
+from gateway.session import CancelPiece, Close, Session, StartPiece
 from gateway.settings import Settings
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import struct
@@ -18,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 
 from engine.api import SpeechError
 from gateway.protocol import AudioFlag, unpack_audio
+from gateway.session import Session
 
 TEXT = "This is the first sentence. And here comes the second one."
 
@@ -304,6 +306,30 @@ async def test_a_fault_inside_ends_the_session_with_1011(
                 assert await closing(peer) == (1011, "internal")
             await running.quiet()
             assert engine.running == 0
+
+
+async def test_two_hundred_broken_off_sessions_leave_nothing_behind(run: Run) -> None:
+    engine = FakeSynthesizer(lambda _request, _number: Script(samples=24_000 * 4, delay=0.005))
+
+    async def break_off(running: Running, number: int) -> None:
+        async with open_session(running) as peer:
+            await say(peer, "text.append", text=TEXT)
+            while not isinstance(await peer.recv(), bytes):
+                pass
+            if number % 2:
+                peer.transport.abort()
+
+    async with run(engine) as running:
+        tasks = len(asyncio.all_tasks())
+        for start in range(0, 200, 20):
+            await asyncio.gather(*(break_off(running, start + i) for i in range(20)))
+        await running.quiet()
+        async with asyncio.timeout(10):
+            while running.server.server_state.connections or len(asyncio.all_tasks()) > tasks:
+                await asyncio.sleep(0.01)
+        assert engine.running == 0
+        gc.collect()
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, Session)]
 
 
 async def test_sessions_do_not_disturb_each_other(run: Run) -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import protocol
+from gateway.errors import ERRORS
 from gateway.protocol import (
-    ERRORS,
     AudioFlag,
     AudioHeader,
     AudioKind,

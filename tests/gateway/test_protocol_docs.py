@@ -17,7 +17,8 @@ from fake_engine import LIMITS
 from websockets.asyncio.client import connect
 
 from gateway import protocol
-from gateway.protocol import CLIENT_MESSAGES, ERRORS, HEADER, SERVER_MESSAGES, AudioHeader
+from gateway.errors import ERRORS
+from gateway.protocol import CLIENT_MESSAGES, HEADER, SERVER_MESSAGES, AudioHeader
 from gateway.settings import Settings
 
 DOCS = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fake_engine import tone
 from session_harness import Harness
 
-from engine.api import SAMPLE_RATE
+from engine.api import SAMPLE_RATE, AudioChunk
 from gateway.protocol import AudioFlag
 from gateway.session import Close
 from gateway.settings import Settings
@@ -654,6 +655,17 @@ class TestPieces:
 
 
 class TestFaults:
+    def test_a_piece_that_ran_on_to_its_limit_is_no_example_for_the_next(self) -> None:
+        h = Harness()
+        h.send("text.append", text=SENTENCE + SECOND)
+        h.send("turn.end")
+        chunk = AudioChunk(tone(4800), final=True, context="babble", truncated=True)
+        del h.engine[h.keys[0]]
+        h.session.audio(h.keys[0], chunk, h.now)
+        h.settle()
+        assert h.requests[1].context is None
+        assert h.observer.pieces == {"truncated": 1}
+
     def test_a_failed_piece_is_named_and_the_turn_goes_on(self) -> None:
         h = Harness()
         h.send("text.append", text=SENTENCE + SECOND + THIRD)

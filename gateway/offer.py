@@ -1,0 +1,91 @@
+"""What a server offers to sessions: voices, languages, formats, limits; and whether a client's
+wishes fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from engine.api import SAMPLE_RATE, EngineLimits, Language, Voice
+from gateway import protocol
+from gateway.cutting import TurnText
+from gateway.opus import Encoder
+from gateway.protocol import ProtocolError, SessionStart, SessionStarted
+from gateway.settings import Settings
+from gateway.turn import Voicing
+
+LANGUAGES = ("auto", "en", "zh")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Fixed while a session lives."""
+
+    voices: Sequence[Voice]
+    limits: EngineLimits
+    make_text: Callable[[Voicing], TurnText]
+    make_encoder: Callable[[SessionStart], Encoder]
+
+    def voicing(self, voice: str, language: str, speed: float, seed: int | None) -> Voicing:
+        """How to speak. Raises `ProtocolError` for what this server does not have."""
+        voices = [known.id for known in self.voices]
+        if voice not in voices and voice != "default":
+            raise ProtocolError("unknown_voice", field="voice", available=voices)
+        if language not in LANGUAGES:
+            raise ProtocolError("unsupported_language", field="language", available=list(LANGUAGES))
+        least, most = self.limits.min_speed, self.limits.max_speed
+        if not least <= speed <= most:
+            raise ProtocolError(
+                "bad_speed", f"The speed has to lie between {least} and {most}.", field="speed"
+            )
+        return Voicing(voice, cast(Language, language), speed, seed)
+
+    def encoder(self, start: SessionStart) -> Encoder:
+        """A new encoder for one turn. Raises `ProtocolError` for an unknown format."""
+        if start.format not in protocol.FORMATS:
+            raise ProtocolError(
+                "unknown_format", field="format", available=sorted(protocol.FORMATS)
+            )
+        return self.make_encoder(start)
+
+    def started(
+        self, name: str, start: SessionStart, voicing: Voicing, encoder: Encoder, settings: Settings
+    ) -> SessionStarted:
+        """The answer to `session.start`: what is in force."""
+        audio = {
+            "format": start.format,
+            "sample_rate": SAMPLE_RATE,
+            "channels": 1,
+            "frame_ms": start.frame_ms,
+            "frame_samples": encoder.frame_samples,
+            "pre_skip": encoder.pre_skip,
+        }
+        if start.format == "opus":
+            audio["bitrate"] = start.bitrate
+        return SessionStarted(
+            protocol=protocol.PROTOCOL,
+            session=name,
+            voice=voicing.voice,
+            language=voicing.language,
+            speed=voicing.speed,
+            seed=voicing.seed,
+            captions=start.captions,
+            live=start.live,
+            audio=audio,
+            limits={
+                "message_bytes": settings.max_message_bytes,
+                "append_chars": settings.max_append_chars,
+                "backlog_chars": settings.max_backlog_chars,
+                "turn_chars": settings.max_turn_chars,
+                "open_turns": settings.max_open_turns,
+                "pending_flushes": settings.max_pending_flushes,
+                "stall_seconds": settings.stall_limit_seconds,
+                "ping_interval_seconds": settings.ping_interval_seconds,
+                "ping_timeout_seconds": settings.ping_timeout_seconds,
+                "min_speed": self.limits.min_speed,
+                "max_speed": self.limits.max_speed,
+            },
+            voices=[voice.id for voice in self.voices],
+            unknown=protocol.unknown_fields(start),
+        )
