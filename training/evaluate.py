@@ -30,7 +30,7 @@ from engine.checkpoints.mini import MiniCheckpoint
 from engine.frontend.text import Reading
 from engine.settings import EngineSettings
 from engine.synthesizer import EngineSynthesizer, create
-from training.judges import EnglishListener, clicks, is_silent, quality
+from training.judges import EnglishListener, Quality, clicks, is_silent, quality
 from training.recogniser import PhonemeRecogniser
 from training.scoring import Errors, phone_errors, plain_words, spoken_words
 
@@ -153,7 +153,7 @@ def judge(
     words, spoken, phones, toneless = Errors(), Errors(), Errors(), Errors()
     english = EnglishListener() if language == "en" else None
     recogniser = PhonemeRecogniser.load() if language == "zh" else None
-    scores = []
+    scores: list[Quality] = []
     for piece in pieces:
         if english is not None:
             piece.heard = english.heard(piece.pcm)
