@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,12 +18,14 @@ import numpy as np
 import opuslib
 import pytest
 from fake_engine import FakeSynthesizer, Script
+from rich.console import Console
 
 from engine.api import SpeechRequest
 from gateway import playback
 from gateway.app import create_app, listen, make_server
 from gateway.cli import main
-from gateway.commands import outputs
+from gateway.commands import outputs, voices
+from gateway.commands.console import command, starting
 from gateway.containers import read_raw_opus
 from gateway.playback import Player
 from gateway.settings import Settings
@@ -49,6 +52,29 @@ def url() -> Iterator[str]:
         yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         thread.join()
+
+
+def run(
+    *arguments: str, script: str | None = None, cwd: Path = ROOT, **environment: str
+) -> subprocess.Popen[str]:
+    """`voxgate`, or a script, with a process group of its own as at a terminal; counted."""
+    command = [sys.executable]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    measuring = coverage.Coverage.current()
+    if measuring is not None:
+        command += ["-m", "coverage", "run", "-p", f"--rcfile={ROOT / 'pyproject.toml'}"]
+        environment["COVERAGE_FILE"] = str(measuring.get_option("run:data_file"))
+    command += [script] if script else ["-m", "gateway.cli"]
+    return subprocess.Popen(
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="latin-1",
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 # -- say ------------------------------------------------------------------------------------------
@@ -265,6 +291,37 @@ def test_the_first_player_found_is_taken(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.name == "aplay"
 
 
+def test_a_player_does_not_play_on_after_an_interrupt() -> None:
+    player = Player("sleep", ("sleep", "600"), "raw")
+    with pytest.raises(KeyboardInterrupt), outputs.speakers(player):
+        raise KeyboardInterrupt
+
+
+# -- progress -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_shown(terminal: bool) -> None:
+    shown = io.StringIO()
+    with starting(Console(file=shown, force_terminal=terminal, width=100)) as report:
+        report("warming the voices", 0.8)
+    assert "warming the voices" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("folder", "shown"), [(Path(sys.executable).parent.parent, "bin/voxgate"), (ROOT.parent, None)]
+)
+def test_the_command_is_named_as_it_can_be_typed(
+    folder: Path, shown: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert shown is None or command() == shown
+    assert (folder / command()).exists()
+    (tmp_path / "voxgate").touch(mode=0o755)
+    assert command() == "voxgate"
+
+
 # -- voices, doctor, bench ------------------------------------------------------------------------
 
 
@@ -292,11 +349,7 @@ def test_doctor_prints_a_table(unused_tcp_port: int, capsys: pytest.CaptureFixtu
     assert ("This machine can run Voxgate." in told) == (code == 0)
 
 
-def test_doctor_fails_for_a_port_that_is_taken(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import socket
-
+def test_doctor_fails_for_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert main(["doctor", "--json", "--port", str(port)]) == 1
@@ -304,6 +357,13 @@ def test_doctor_fails_for_a_port_that_is_taken(
     assert report["fit"] is False
     [taken] = [each for each in report["findings"] if each["name"] == f"Port {port}"]
     assert f"--port {port + 1}" in taken["fix"]
+
+
+def test_bench_measures_a_gateway(url: str, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    options = ["--streams", "1", "--seconds", "1", "--think", "0.1", "--quiet", "--url", url]
+    assert main(["bench", *options, "--json", str(result)]) == 0
+    assert json.loads(result.read_text())["streams"] == 1
 
 
 def test_bench_takes_the_options_of_the_load_generator(
@@ -326,33 +386,38 @@ def test_bench_takes_the_options_of_the_load_generator(
     ],
 )
 def test_serve_names_a_checkpoint_that_is_none(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "serve", "--port", "0", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    process = run("serve", "--port", "0", *arguments, cwd=tmp_path)
+    told = process.communicate()[1]
+    assert process.returncode == 1
+    assert message in told
+    assert "Traceback" not in told
 
 
-def test_an_environment_variable_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {**os.environ, "VOXGATE_PORT": "eighty"}
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "serve"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "VOXGATE_PORT" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_an_environment_variable_that_is_wrong() -> None:
+    process = run("serve", VOXGATE_PORT="eighty")
+    told = process.communicate()[1]
+    assert process.returncode == 1
+    assert "VOXGATE_PORT" in told
+    assert "Traceback" not in told
+
+
+def test_a_fault_of_ours_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(voices, "embedded_voices", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["voices"])
+
+
+def test_a_reader_that_has_had_enough(url: str) -> None:
+    text = "A sentence that follows another one. " * 20
+    process = run("say", text, "-o", "-", "--format", "wav", "--url", url)
+    assert process.stdout is not None
+    assert process.stdout.read(4) == "RIFF"
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait() == 1
 
 
 def test_no_command() -> None:
@@ -364,24 +429,14 @@ def test_no_command() -> None:
 # -- signals --------------------------------------------------------------------------------------
 
 
-def start(mode: str, *arguments: str) -> subprocess.Popen[str]:
-    """`voxgate` with a scripted engine, in a process group of its own as at a terminal."""
-    command = [sys.executable]
-    if coverage.Coverage.current() is not None:
-        command += ["-m", "coverage", "run", "--parallel-mode", f"--rcfile={ROOT}/pyproject.toml"]
-    return subprocess.Popen(
-        [*command, str(Path(__file__).parent / "serve_fake_engine.py"), mode, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        start_new_session=True,
-    )
+def run_fake(mode: str, *arguments: str) -> subprocess.Popen[str]:
+    script = Path(__file__).parent / "serve_fake_engine.py"
+    return run(mode, *arguments, script=str(script))
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_serve_stops_before_its_engine_does(sent: signal.Signals) -> None:
-    process = start("ready", "serve", "--port", "0")
+    process = run_fake("ready", "serve", "--port", "0")
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
@@ -400,7 +455,7 @@ def test_serve_stops_before_its_engine_does(sent: signal.Signals) -> None:
 
 
 def test_an_interrupt_does_not_wait_for_an_engine_that_loads() -> None:
-    process = start("loading", "serve", "--port", "0")
+    process = run_fake("loading", "serve", "--port", "0")
     assert process.stdout is not None
     assert process.stdout.readline() == "loading\n"
     os.killpg(process.pid, signal.SIGINT)
@@ -413,7 +468,7 @@ def test_an_interrupt_does_not_wait_for_an_engine_that_loads() -> None:
 
 def test_say_with_an_engine_of_its_own(tmp_path: Path) -> None:
     out = tmp_path / "out.wav"
-    process = start("ready", "say", "Good morning.", "--local", "-o", str(out))
+    process = run_fake("ready", "say", "Good morning.", "--local", "-o", str(out))
     told = process.communicate(timeout=60)
     assert process.returncode == 0, told
     assert told[0].splitlines() == ["loading", "its process runs"]
@@ -423,7 +478,9 @@ def test_say_with_an_engine_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_say_with_an_engine_of_its_own(tmp_path: Path) -> None:
-    process = start("loading", "say", "Good morning.", "--local", "-o", str(tmp_path / "out.wav"))
+    process = run_fake(
+        "loading", "say", "Good morning.", "--local", "-o", str(tmp_path / "out.wav")
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "loading\n"
     os.killpg(process.pid, signal.SIGINT)

@@ -116,6 +116,23 @@ def test_this_machine_is_read() -> None:
     assert machine.disk.exists()
 
 
+@pytest.mark.parametrize(
+    ("does", "found"),
+    [
+        ("echo 'NVIDIA H200, 143771 MiB'; echo 'NVIDIA L4, 23034 MiB'", 2),
+        ("echo no driver >&2; exit 9", 0),
+    ],
+)
+def test_gpus_are_read(
+    does: str, found: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{does}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert len(probe("127.0.0.1", 0).gpus) == found
+
+
 def test_a_port_held_by_another_program() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         assert probe("127.0.0.1", other.getsockname()[1]).port_use == "taken"
