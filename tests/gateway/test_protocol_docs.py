@@ -144,7 +144,7 @@ async def test_the_example_is_played_as_written(run: Run) -> None:
     lines = [(line[0], line[2:]) for line in block[1].splitlines()]
     async with run() as running:
         url = running.url.replace("http", "ws") + protocol.PATH
-        async with connect(url, compression=None) as peer, asyncio.timeout(10):
+        async with connect(url, compression=None) as peer, asyncio.timeout(60):
             held: str | bytes | None = None
             for side, line in lines:
                 if side == ">":
