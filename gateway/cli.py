@@ -62,8 +62,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as failure:
         if not is_expected(failure):
             raise
-        stderr().print(str(failure), style="red", markup=False)
+        stderr().print(message_of(failure), style="red", markup=False)
         return 1
+
+
+def message_of(failure: Exception) -> str:
+    """Its message; of an `OSError` that names no file, without the error number."""
+    if isinstance(failure, OSError) and failure.strerror and failure.filename is None:
+        return failure.strerror
+    return str(failure)
 
 
 def is_expected(failure: Exception) -> bool:

@@ -373,9 +373,9 @@ def _compiler(machine: Machine) -> Finding:
 
 def _shared_memory(machine: Machine) -> Finding:
     found = f"{machine.shared_memory_free / MIB:.0f} MiB free in /dev/shm"
-    if machine.shared_memory_free >= 512 * MIB:
+    if machine.shared_memory_free >= 48 * MIB:
         return Finding("Shared memory", Status.OK, found)
-    status = Status.WARN if machine.shared_memory_free >= 256 * MIB else Status.FAIL
+    status = Status.WARN if machine.shared_memory_free >= 16 * MIB else Status.FAIL
     return Finding(
         "Shared memory", status, found, "Give the container more: docker run --shm-size 1g"
     )

@@ -395,6 +395,17 @@ def test_serve_names_a_checkpoint_that_is_none(
     assert "Traceback" not in told
 
 
+def test_a_port_in_use_is_told_before_the_engine_loads() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = run_fake("ready", "serve", "--port", str(port))
+        out, told = process.communicate()
+    assert process.returncode == 1
+    assert out == ""
+    assert told.startswith(f"Port {port} on 127.0.0.1 is in use")
+    assert "--port" in told
+
+
 def test_an_environment_variable_that_is_wrong() -> None:
     process = run("serve", VOXGATE_PORT="eighty")
     told = process.communicate()[1]
