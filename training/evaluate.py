@@ -231,6 +231,8 @@ async def evaluate(options: argparse.Namespace, console: Console) -> Result:
             )
         finally:
             await engine.close()
+        if options.wavs:
+            write_wavs(options.wavs, pieces)
         expected = [
             checkpoint.expected_frames(p.reading, options.voice, options.speed)
             * SAMPLES_PER_FRAME
@@ -246,8 +248,6 @@ async def evaluate(options: argparse.Namespace, console: Console) -> Result:
             rated=options.rated,
             progress=progress,
         )
-    if options.wavs:
-        write_wavs(options.wavs, pieces)
     if options.json:
         details = [
             {"text": p.text, "heard": p.heard, "error": p.error, "seconds": p.seconds,
