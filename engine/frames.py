@@ -28,7 +28,6 @@ import fcntl
 import mmap
 import os
 import secrets
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,8 +138,7 @@ class FrameStore:
     def __init__(self, path: Path, descriptor: int, shape: StoreShape, *, owner: bool) -> None:
         self.path = path
         self.shape = shape
-        # Also when the creator's process ends without closing it.
-        self._remove = weakref.finalize(self, path.unlink, missing_ok=True) if owner else None
+        self._owner = owner
         self._descriptor = descriptor
         self._lock = Lock()
         self._map = mmap.mmap(descriptor, 0)
@@ -309,8 +307,8 @@ class FrameStore:
         del self._header
         with contextlib.suppress(BufferError):
             self._map.close()
-        if self._remove is not None:
-            self._remove()
+        if self._owner:
+            self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 
