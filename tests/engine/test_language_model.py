@@ -293,10 +293,14 @@ async def test_requests_opened_and_aborted_leave_nothing(
 
     # Until every block of the cache was used once, memory does grow.
     await open_and_abort(500)
-    before, tasks = memory(), len(asyncio.all_tasks())
-    await open_and_abort(200)
-    for grown in np.subtract(memory(), before):
-        assert grown < 4 << 20
+    tasks = len(asyncio.all_tasks())
+    grown = []
+    for _ in range(3):
+        before = memory()
+        await open_and_abort(200)
+        grown.append(max(np.subtract(memory(), before)))
+    # A leak grows every time; the allocator's own arenas grow now and then.
+    assert min(grown) < 4 << 20, grown
     assert len(asyncio.all_tasks()) == tasks
     codes, _ = await collect(lm, [*voice, 5], SAMPLING)
     assert len(codes) == FRAMES
