@@ -14,7 +14,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
@@ -185,6 +185,11 @@ class LanguageModel:
                 "disable_log_stats": True,
                 "use_tqdm_on_load": False,
                 "distributed_executor_backend": "uni",
+                # Constants of the compiled graph: a cached one must be compiled for the same.
+                "additional_config": {
+                    "lm": self._config.to_dict(),
+                    "store": asdict(self._store.shape),
+                },
                 "worker_cls": "engine.runners.v1.VoxgateCPUWorker"
                 if on_cpu
                 else "engine.runners.v2.VoxgateGPUWorker",

@@ -89,5 +89,24 @@ class VoxgateCPUWorker(CPUWorker):  # type: ignore[misc]
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         adopt_process(self.distributed_init_method)
+        _make_compiled_models_loadable()
         super().load_model(load_dummy_weights=load_dummy_weights)
         self.model_runner.sampler = V1Sampler(self.model_runner)
+
+
+def _make_compiled_models_loadable() -> None:
+    """Let vLLM find the compiled model of an earlier start.
+
+    vLLM 0.32.0 saves it, but on the CPU it trips over loading it: it asks what it loaded for a
+    last step that only the code of its GPU backend has. Every start would compile anew.
+    """
+    load = torch.compiler.load_compiled_function
+
+    def load_and_complete(*args: Any, **kwargs: Any) -> Any:
+        loaded: Any = load(*args, **kwargs)
+        compiled = loaded._artifacts.compiled_fn
+        if not hasattr(compiled, "finalize_loading"):
+            compiled.finalize_loading = lambda _vllm_config: None
+        return loaded
+
+    torch.compiler.load_compiled_function = load_and_complete

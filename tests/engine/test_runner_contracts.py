@@ -99,6 +99,24 @@ def test_an_eager_cpu_start_runs_no_warm_up() -> None:
     )
 
 
+def test_a_loaded_compiled_model_is_asked_to_finish_where_ours_answers() -> None:
+    from vllm.compilation import decorators
+
+    source = source_of(decorators._try_load_aot_compiled_fn)
+    assert "torch.compiler.load_compiled_function(" in source
+    assert "loaded_fn._artifacts.compiled_fn.finalize_loading(" in source, (
+        "runners/v1.py gives the loaded function this method; without it every start compiles"
+    )
+
+
+def test_cached_compiled_models_are_told_apart_by_our_constants() -> None:
+    from vllm.config import VllmConfig
+
+    assert "additional_config" in source_of(VllmConfig.compute_hash), (
+        "language_model.py puts the constants of the compiled graph there"
+    )
+
+
 # -- engine/runners/v2.py --------------------------------------------------------------------------
 
 
