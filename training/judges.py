@@ -48,10 +48,11 @@ class EnglishListener:
 
 
 def for_judges(pcm: Pcm) -> Pcm:
-    """24 kHz to 16 kHz, within [-1, 1]."""
+    """24 kHz to 16 kHz, as 16-bit samples would sound: what reaches a listener has no more."""
     from scipy.signal import resample_poly
 
-    lower: Pcm = resample_poly(pcm, 2, 3).astype(np.float32)
+    whole = np.round(pcm.clip(-1, 1) * 32767) / 32768
+    lower: Pcm = resample_poly(whole, 2, 3).astype(np.float32)
     return lower.clip(-1, 1)
 
 

@@ -37,7 +37,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a voice said in one language: ids up to the first frame, frames, frames a phoneme."""
+    """What a voice said in one language: ids up to the first frame, and the frames.
+
+    `pace` is how many frames the voice takes for a phoneme, over many sentences.
+    """
 
     head: tuple[int, ...]
     codes: Codes
@@ -102,6 +105,4 @@ def _reference(
     codes[:, lm.sampled_codebooks] = drawn
     for codebook, code in lm.fixed_codes.items():
         codes[:, codebook] = code
-    return Reference(
-        (speaker, *layout.piece(phonemes, prompt["speed"])), codes, len(codes) / len(phonemes)
-    )
+    return Reference((speaker, *layout.piece(phonemes, prompt["speed"])), codes, prompt["pace"])
