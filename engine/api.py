@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 SAMPLE_RATE = 24_000
 SAMPLES_PER_FRAME = 512
+AUDIBLE = 10.0 ** (-50.0 / 20.0)
+"""Amplitude of -50 dBFS: below the softest onset of speech, above a vocoder's idle noise."""
 """One codec frame is 512 samples: 21.3 ms, 46.875 frames a second."""
 
 Pcm = npt.NDArray[np.float32]

@@ -27,6 +27,7 @@ from engine.batch import EXTRA_ARGS_KEY, RequestParams
 from engine.checkpoints.base import CodeSampling
 from engine.frames import FRAME_BASE, PATH_VARIABLE, FrameStore, StoreShape
 from engine.lm_config import LmConfig
+from engine.quantization import Quantization, vllm_config
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -38,6 +39,9 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 
 _BACK_OFF = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each attempt to start a new engine process; the last one repeats."""
+
+_PROMPT_FRAMES = 6
+"""Frames at the start of a generation that come one a message: the first sound is among them."""
 
 _ENVIRONMENT_LOCK = Lock()
 
@@ -56,6 +60,7 @@ class LanguageModelSettings:
     model_dir: Path
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Dtype = "bfloat16"
+    quantization: Quantization = "none"
     block_size: int | None = None
     max_num_seqs: int = 32
     max_model_len: int = 1024
@@ -194,6 +199,9 @@ class LanguageModel:
                 if on_cpu
                 else "engine.runners.v2.VoxgateGPUWorker",
             }
+            quantized = vllm_config(settings.quantization)
+            if quantized is not None:
+                options["hf_overrides"] = {"quantization_config": quantized}
             if settings.compiled and not on_cpu:
                 sizes = {"max_cudagraph_capture_size": settings.max_num_seqs}
                 options["compilation_config"] = sizes
@@ -367,16 +375,23 @@ class LanguageModel:
             output_kind=RequestOutputKind.DELTA,
             extra_args={EXTRA_ARGS_KEY: list(RequestParams.of(sampling, oldest))},
         )
+        request_id = request_id or f"request-{next(self._names)}"
         stream = llm.generate(
             tokens_input(list(prompt), cache_salt=f"frames-{self._store.epoch}"),
             params,
-            request_id or f"request-{next(self._names)}",
+            request_id,
             priority=priority,
         )
+        frames = 0
         try:
             async for output in stream:
                 if output.finished:
                     self._check_finish(output.outputs[0])
+                elif frames < _PROMPT_FRAMES:
+                    frames += len(output.outputs[0].token_ids)
+                    early = frames < _PROMPT_FRAMES
+                    interval = 1 if early else self._settings.stream_interval
+                    _set_stream_interval(llm, request_id, interval)
                 yield output
         except EngineDeadError:
             raise self._gone() from None
@@ -402,6 +417,13 @@ class LanguageModel:
         return SpeechError(
             "engine_restarting", "the speech engine is restarting; try again soon", retryable=True
         )
+
+
+def _set_stream_interval(llm: AsyncLLM, request_id: str, interval: int) -> None:
+    """Frames a message of one running request; vLLM has one number for all."""
+    outputs = llm.output_processor
+    for internal in outputs.external_req_ids.get(request_id, ()):
+        outputs.request_states[internal].stream_interval = interval
 
 
 def _shut_down(llm: AsyncLLM) -> None:

@@ -21,6 +21,7 @@ from engine.checkpoints.base import CheckpointError
 from engine.checkpoints.weights import canonical
 from engine.frames import FRAME_BASE, PATH_VARIABLE, SPEAKER_BASE, STATIC_BASE, FrameStore
 from engine.lm_config import LmConfig
+from engine.quantization import int8_weights
 
 
 class FrameTables(nn.Module):
@@ -108,6 +109,7 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         hf_config = vllm_config.model_config.hf_config
         hidden_size, dtype = hf_config.hidden_size, vllm_config.model_config.dtype
+        self._int8 = vllm_config.quant_config is not None
         self.lm_config = LmConfig.from_dict(hf_config.voxgate, vocab_size=hf_config.vocab_size)
         device = torch.get_default_device()
         store = FrameStore.attach(Path(os.environ[PATH_VARIABLE]))
@@ -155,7 +157,8 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
                     target.copy_(tensor)
                 else:
                     problems.append(f"{name} is {tuple(tensor.shape)}, expected {tuple(wanted)}")
-        loaded = {f"model.{name}" for name in self.model.load_weights(iter(llama))}
+        layers = int8_weights(llama) if self._int8 else iter(llama)
+        loaded = {f"model.{name}" for name in self.model.load_weights(layers)}
         for name in targets:
             fixed = name.replace("emb_code.", "emb_code_fixed.").removesuffix(".weight")
             if not name.startswith("emb_code_fixed.") and not {name, fixed} & filled:
@@ -164,7 +167,9 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
         own = {name for name in ours if not name.startswith("model.layers.")} - {
             "model.norm.weight"
         }
-        problems += [f"{name} is missing" for name in sorted(ours - own - loaded)]
+        # A quantised attention layer has scales of its KV cache, with values of their own.
+        wanted = {name for name in ours - own if ".attn." not in name}
+        problems += [f"{name} is missing" for name in sorted(wanted - loaded)]
         if problems:
             raise CheckpointError("language model weights: " + "; ".join(problems))
         return loaded | own

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api import (
-    SAMPLE_RATE,
     AudioChunk,
     EngineLimits,
     EngineStats,
@@ -36,7 +35,7 @@ from engine.checkpoints.base import (
     PromptContext,
     RefiningCheckpoint,
 )
-from engine.chunking import ChunkPolicy
+from engine.chunking import ChunkPolicy, Listener
 from engine.codec.service import DRY, DecodeService
 from engine.language_model import FrameBatch, LanguageModel
 from engine.machine import language_model_settings, resolve_device
@@ -166,10 +165,10 @@ class EngineSynthesizer:
             request_id=self._request_id("piece"),
         )
         self._live += 1
-        gathered: list[Frames] = []
-        waiting = sent = 0
+        gathered: list[Frames] = [] if plan.lead is None else [plan.lead]
+        waiting, decoded = sum(map(len, gathered)), 0
         ids: list[int] = []
-        first_sent_at = 0.0
+        listener = Listener()
         try:
             async for batch in generation:
                 ids += batch.ids
@@ -178,17 +177,17 @@ class EngineSynthesizer:
                 self._frames += len(batch.ids)
                 if batch.finish is not None:
                     break
-                lead = sent / SAMPLE_RATE - (time.monotonic() - first_sent_at) if sent else 0.0
-                if waiting < self._policy.wanted(sent, lead):
+                lead = listener.lead(time.monotonic())
+                if waiting < self._policy.wanted(decoded, listener.heard, lead):
                     continue
-                due = first_sent_at + sent / SAMPLE_RATE if sent else DRY
+                due = DRY if listener.dry_at is None else listener.dry_at
                 pcm = await decoder.decode(state, _join(gathered), last=False, due=due)
+                decoded += waiting
                 gathered, waiting = [], 0
                 if pcm.size:
-                    first_sent_at = first_sent_at or time.monotonic()
-                    sent += pcm.size
+                    listener.hand_out(pcm, time.monotonic())
                     yield AudioChunk(pcm)
-            due = first_sent_at + sent / SAMPLE_RATE if sent else DRY
+            due = DRY if listener.dry_at is None else listener.dry_at
             pcm = await decoder.decode(state, _join(gathered), last=True, due=due)
             yield AudioChunk(
                 pcm,

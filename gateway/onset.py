@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.api import SAMPLE_RATE
-from gateway.trimming import AUDIBLE
+from engine.api import AUDIBLE, SAMPLE_RATE
 
 
 class OnsetMeter:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.api import SAMPLE_RATE, Pcm
+from engine.api import AUDIBLE, SAMPLE_RATE, Pcm
 
-AUDIBLE = 10.0 ** (-50.0 / 20.0)
-"""Amplitude of -50 dBFS: below the softest onset of speech, above a vocoder's idle noise."""
 LEAD_IN = SAMPLE_RATE * 10 // 1000
 """Samples kept before the first audible one."""
 HELD = SAMPLE_RATE * 240 // 1000

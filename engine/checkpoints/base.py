@@ -61,6 +61,7 @@ class PiecePlan:
     `continuation` is the part of the prompt (ids after the speaker prompt) that, followed by the
     generated frame ids, becomes the next piece's `PromptContext.tokens`.
     `expected_frames` is a rough length; far longer is a runaway.
+    `lead` (n, codebooks) are the frames the audio begins with, those that end the prompt.
     """
 
     prompt: list[int]
@@ -68,6 +69,7 @@ class PiecePlan:
     voice: str
     continuation: tuple[int, ...]
     expected_frames: int
+    lead: Codes | None = None
 
 
 class Registrar(Protocol):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.api import Pcm
-from gateway.trimming import AUDIBLE, HELD, LEAD_IN, Trimmer
+from gateway.trimming import HELD, LEAD_IN, Trimmer
 
 
 def silence(samples: int) -> Pcm:
