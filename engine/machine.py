@@ -60,7 +60,7 @@ def language_model_settings(
         model_dir=model_dir,
         device=device,
         dtype="bfloat16" if settings.dtype == "auto" else settings.dtype,
-        quantization=__import__("os").environ.get("QQ","int8"),
+        quantization=__import__("os").environ.get("QQ", "int8"),
         block_size=settings.block_size,
         max_num_seqs=settings.max_streams or (_CPU_STREAMS if on_cpu else _CUDA_STREAMS),
         max_model_len=settings.max_model_len or min(positions, _LONGEST_SEQUENCE),

@@ -156,6 +156,7 @@ class EngineSynthesizer:
         """Yield the piece's audio as it is made; see `engine.api.Synthesizer.speak`."""
         if self._decoder is None or self._state == "stopped":
             raise SpeechError("engine_stopped", "The speech engine is not running.", retryable=True)
+        self._decoder.expect()
         plan = await self._plan(request)
         decoder, state = self._decoder, self._decoder.open()
         generation = self._lm.generate(

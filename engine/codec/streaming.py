@@ -84,6 +84,13 @@ class StreamingDecoder:
             self.push([(alone, frames, True)])
             self.push([(one, frames, True), (other, frames[2:], True)])
 
+    def touch(self) -> None:
+        """Decode a little silence for nobody: weights and code come back into the caches."""
+        path = self.codec.default_path
+        kind = np.int16 if path == "codes" else np.float32
+        frames = np.zeros((self.look_ahead + 3, self.codec.width(path)), kind)
+        self.push([(self.open(), frames, False)])
+
     @torch.inference_mode()
     def push(self, batch: Sequence[Push]) -> list[Pcm]:
         """Decode what is new; one PCM array (samples,) for each push, possibly empty.
