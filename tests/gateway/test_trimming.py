@@ -6,7 +6,7 @@ from fake_engine import tone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api import Pcm
+from engine.api import AUDIBLE, Pcm
 from gateway.trimming import HELD, LEAD_IN, Trimmer
 
 
