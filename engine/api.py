@@ -15,9 +15,13 @@ import numpy.typing as npt
 
 SAMPLE_RATE = 24_000
 SAMPLES_PER_FRAME = 512
+"""One codec frame is 512 samples: 21.3 ms, 46.875 frames a second."""
 AUDIBLE = 10.0 ** (-50.0 / 20.0)
 """Amplitude of -50 dBFS: below the softest onset of speech, above a vocoder's idle noise."""
-"""One codec frame is 512 samples: 21.3 ms, 46.875 frames a second."""
+DRY = 0
+"""`SpeechRequest.priority` of a piece somebody waits for in silence."""
+OFFLINE = 2**53
+"""`SpeechRequest.priority` of a piece nobody listens to live."""
 
 Pcm = npt.NDArray[np.float32]
 Language = Literal["auto", "en", "zh"]
@@ -46,7 +50,8 @@ class SpeechRequest:
 
     `text` is spoken text (no markup); the engine normalises numbers, dates and the like itself.
     `speed` is a factor on the speaking rate (1.0 is normal, 1.25 faster).
-    `priority`: lower is scheduled first. `context` is the `context` of the previous piece's final
+    `priority`: when the listener runs dry, in milliseconds of the system's monotonic clock, or
+    `DRY`, or `OFFLINE`; lower is scheduled first, and far ahead rests. `context` is the `context` of the previous piece's final
     chunk of the same turn and voice: the new piece continues its pitch and pace.
     """
 
@@ -55,7 +60,7 @@ class SpeechRequest:
     language: Language = "auto"
     speed: float = 1.0
     seed: int | None = None
-    priority: int = 0
+    priority: int = DRY
     context: object | None = None
     sampling: Sampling = field(default_factory=Sampling)
 

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.api import SAMPLE_RATE, EngineStats
+from engine.api import DRY, OFFLINE, SAMPLE_RATE, EngineStats
 from gateway.settings import Settings
 
-FIRST = 0
-"""Priority of a piece somebody waits for in silence. Lower is sooner."""
-OFFLINE = 2**31 - 1
-"""Priority of a piece nobody listens to live."""
 
 
 def priority(lead: float, now: float, *, live: bool) -> int:
@@ -24,8 +20,8 @@ def priority(lead: float, now: float, *, live: bool) -> int:
     if not live:
         return OFFLINE
     if lead <= 0.0:
-        return FIRST
-    return min(OFFLINE - 1, max(FIRST + 1, int((now + lead) * 1000)))
+        return DRY
+    return min(OFFLINE - 1, max(DRY + 1, int((now + lead) * 1000)))
 
 
 def lead_at_end(lead: float, expected: float, made: float, elapsed: float) -> float:

@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api import SAMPLE_RATE, EngineStats
+from engine.api import DRY, OFFLINE, SAMPLE_RATE, EngineStats
 from gateway.pacing import (
-    FIRST,
     JITTER_SECONDS,
-    OFFLINE,
     Playhead,
     admit,
     expected_seconds,
@@ -24,8 +22,8 @@ CLOCK = st.floats(0, 1e6)
 @given(LEADS, LEADS, CLOCK)
 def test_silence_goes_first_then_the_nearest_to_running_dry(a: float, b: float, now: float) -> None:
     ours, theirs = priority(a, now, live=True), priority(b, now, live=True)
-    assert FIRST <= ours < OFFLINE
-    assert (ours == FIRST) == (a <= 0)
+    assert DRY <= ours < OFFLINE
+    assert (ours == DRY) == (a <= 0)
     if a <= b:
         assert ours <= theirs
     assert priority(a, now, live=False) == OFFLINE

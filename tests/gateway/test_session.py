@@ -5,7 +5,7 @@ import pytest
 from fake_engine import tone
 from session_harness import Harness
 
-from engine.api import SAMPLE_RATE, AudioChunk
+from engine.api import OFFLINE, SAMPLE_RATE, AudioChunk
 from gateway.protocol import AudioFlag
 from gateway.session import Close
 from gateway.settings import Settings
@@ -618,7 +618,7 @@ class TestPieces:
         h.send("turn.end")
         h.audio(h.keys[0], 10 * SAMPLE_RATE, final=True)
         assert len(h.engine) == 1
-        assert {request.priority for request in h.requests} == {2**31 - 1}
+        assert {request.priority for request in h.requests} == {OFFLINE}
 
     def test_silence_has_priority_then_deadlines(self) -> None:
         h = Harness()
