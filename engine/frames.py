@@ -28,6 +28,7 @@ import fcntl
 import mmap
 import os
 import secrets
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,8 @@ class FrameStore:
     def __init__(self, path: Path, descriptor: int, shape: StoreShape, *, owner: bool) -> None:
         self.path = path
         self.shape = shape
-        self._owner = owner
+        # Also when the creator's process ends without closing it.
+        self._remove = weakref.finalize(self, path.unlink, missing_ok=True) if owner else None
         self._descriptor = descriptor
         self._lock = Lock()
         self._map = mmap.mmap(descriptor, 0)
@@ -307,8 +309,8 @@ class FrameStore:
         del self._header
         with contextlib.suppress(BufferError):
             self._map.close()
-        if self._owner:
-            self.path.unlink(missing_ok=True)
+        if self._remove is not None:
+            self._remove()
         os.close(self._descriptor)
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+CREATOR_VARIABLE = "VOXGATE_CREATOR"
+"""Environment variable: the process the engine serves. Its parent may be a fork server instead."""
+
 
 def adopt_process(rendezvous: str) -> None:
     """Called once in the main thread of the engine process, when its process group is set up.
 
-    It exits at once when its parent is gone, however the parent died, or when it is told to. An
-    interrupt from the terminal, which goes to the whole process group, is left to the parent: that
+    It exits at once when its creator is gone, however that died, or when it is told to. An
+    interrupt from the terminal, which goes to the whole process group, is left to the creator: that
     one may still want to drain what is being spoken. `rendezvous` is the URL at which the members
     of the process group met; the file behind it has served its purpose.
     """
@@ -23,13 +26,16 @@ def adopt_process(rendezvous: str) -> None:
         Path(rendezvous.removeprefix("file://")).unlink(missing_ok=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _exit)
-    descriptor = os.pidfd_open(os.getppid())
+    try:
+        descriptor = os.pidfd_open(int(os.environ[CREATOR_VARIABLE]))
+    except ProcessLookupError:
+        os._exit(1)
 
     def wait() -> None:
         select.select([descriptor], [], [])
         os._exit(1)
 
-    Thread(target=wait, name="exit-with-parent", daemon=True).start()
+    Thread(target=wait, name="exit-with-creator", daemon=True).start()
 
 
 def _exit(_signal: int, _frame: Any) -> None:

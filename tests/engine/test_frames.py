@@ -153,7 +153,8 @@ def test_closing_removes_the_file_and_creating_removes_what_the_dead_left(tmp_pa
         from pathlib import Path
         from engine.frames import FrameStore, StoreShape
         shape = StoreShape(rows=8, codebooks=4, hidden_size=8)
-        print(FrameStore.create(shape, Path(sys.argv[1])).path)
+        store = FrameStore.create(shape, Path(sys.argv[1]))
+        print(store.path)
         sys.stdout.flush()
         os._exit(1)
     """
@@ -171,6 +172,20 @@ def test_closing_removes_the_file_and_creating_removes_what_the_dead_left(tmp_pa
     assert living.path.exists()
     living.close()
     other.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
+    script = """
+        import sys
+        from pathlib import Path
+        from engine.frames import FrameStore, StoreShape
+        store = FrameStore.create(
+            StoreShape(rows=8, codebooks=4, hidden_size=8), Path(sys.argv[1])
+        )
+        assert store.path.exists()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), tmp_path], check=True)
     assert list(tmp_path.iterdir()) == []
 
 

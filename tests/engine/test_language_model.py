@@ -289,7 +289,7 @@ async def test_requests_opened_and_aborted_leave_nothing(
 
     def memory() -> list[int]:
         parent = psutil.Process()
-        return [process.memory_info().rss for process in [parent, *parent.children()]]
+        return [process.memory_info().rss for process in [parent, *parent.children(recursive=True)]]
 
     # Until every block of the cache was used once, memory does grow.
     await open_and_abort(500)

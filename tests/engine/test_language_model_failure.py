@@ -63,7 +63,7 @@ async def collect(lm: LanguageModel, prompt: list[int], sampling: CodeSampling) 
 
 
 def engine_processes() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children() if "EngineCore" in p.name()]
+    return [p for p in psutil.Process().children(recursive=True) if "EngineCore" in p.name()]
 
 
 def store_files() -> set[Path]:
@@ -196,6 +196,7 @@ async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_
     with pytest.raises(asyncio.CancelledError):
         await start
     await other.close()
+    await other.close()
     assert store_files() == files
     assert {process.pid for process in engine_processes()} == mine
 
@@ -211,7 +212,7 @@ async def test_an_orphaned_engine_process_exits(random_model_dir: Path) -> None:
             lm = LanguageModel(LanguageModelSettings(
                 Path(sys.argv[1]), dtype="float32", kv_cache_bytes=1 << 24, ring_rows=64))
             await lm.start()
-            for process in psutil.Process().children():
+            for process in psutil.Process().children(recursive=True):
                 print(process.pid)
             sys.stdout.flush()
             os._exit(1)

@@ -221,6 +221,15 @@ def test_the_client_has_what_failing_and_watching_need() -> None:
     assert "self.output_handler" in source_of(AsyncLLM._run_output_handler)
 
 
+def test_engine_processes_come_from_the_context_we_replace() -> None:
+    from vllm.v1.engine import utils
+
+    source = source_of(utils.CoreEngineProcManager.__init__)
+    assert "context = get_mp_context()" in source, "runners/launch.py replaces it in this module"
+    assert "context.Process(" in source
+    assert callable(utils.get_mp_context)
+
+
 def test_generate_takes_rendered_tokens_a_priority_and_aborts_when_closed() -> None:
     from vllm.inputs.engine import tokens_input
 
