@@ -29,14 +29,18 @@ from gateway import protocol
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
 from gateway.errors import ERRORS
+from gateway.formats import make_encoder
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.offer import Offer
-from gateway.opus import Encoder, OpusEncoder, PcmEncoder, require_opus
+from gateway.opus import require_opus
 from gateway.pacing import Refusal, admit
+from gateway.pauses import PAUSES, with_milliseconds
 from gateway.protocol import Error
+from gateway.runner import Runner
 from gateway.session import Session
+from gateway.sessions import Sessions
 from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
 from gateway.transport import StreamProtocol
@@ -56,6 +60,7 @@ class Gateway:
         self.metrics = Metrics()
         self.readiness = Readiness(synthesizer, settings, self.metrics)
         self.connections: set[Connection] = set()
+        self.sessions = Sessions(self.metrics, settings.resume_seconds)
         self.progress: Progress | None = None
         self.on_started: Callable[[Exception | None], None] | None = None
         self.failure: Exception | None = None
@@ -87,6 +92,7 @@ class Gateway:
     async def drain(self) -> None:
         """Let every session speak what it has; returns when all are closed or time is up."""
         self.readiness.draining = True
+        await self.sessions.clear()
         for connection in list(self.connections):
             connection.drain()
         running = [connection.over for connection in self.connections]
@@ -97,64 +103,75 @@ class Gateway:
         """Why a new session cannot be let in now."""
         if self.readiness.draining:
             return Refusal("draining", ERRORS["draining"].meaning, self.settings.retry_after_ms)
-        return admit(len(self.connections), self.settings, self.synthesizer.stats())
+        return admit(len(self.sessions.live), self.settings, self.synthesizer.stats())
 
     def offer(self) -> Offer:
         """What sessions get from this server."""
         limits = self.synthesizer.limits
         lengths = Lengths(max_chars=min(_MAX_PIECE_CHARS, limits.max_text_chars))
-
-        def make_encoder(start: protocol.SessionStart) -> Encoder:
-            if start.format == "pcm_s16le":
-                return PcmEncoder(start.frame_ms)
-            return OpusEncoder(start.frame_ms, start.bitrate, self.settings.opus_complexity)
-
+        settings = self.settings
         return Offer(
             voices=self.synthesizer.voices(),
             limits=limits,
             make_text=lambda voicing: TurnText(SpokenSettings(language=voicing.language), lengths),
-            make_encoder=make_encoder,
+            make_encoder=lambda start: make_encoder(start, settings.opus_complexity),
+            pauses=with_milliseconds(
+                PAUSES,
+                clause=settings.clause_pause_ms,
+                sentence=settings.sentence_pause_ms,
+                paragraph=settings.paragraph_pause_ms,
+            ),
         )
 
     async def stream(self, websocket: WebSocket) -> None:
         """`WS /v1/stream`."""
         refusal = self.refusal()
         await websocket.accept()
+        error = None
         if refusal is not None:
-            await self._refuse(websocket, refusal)
-            return
+            error = self._refused(refusal)
+            # Who comes to resume a session needs no place; only the first message tells.
+            if self.readiness.draining or not self.sessions.resumable:
+                await self._refuse(websocket, error)
+                return
         session = Session(
-            secrets.token_urlsafe(9), self.settings, self.offer(), self.metrics, time.monotonic()
+            secrets.token_urlsafe(9),
+            self.settings,
+            self.offer(),
+            self.metrics,
+            time.monotonic(),
+            token=secrets.token_urlsafe(24),
+            refusal=error,
         )
+        runner = Runner(session, self.synthesizer, self.metrics)
+        self.sessions.open(runner)
         connection = Connection(
             websocket,
-            session,
-            self.synthesizer,
+            runner,
+            self.sessions,
             self.metrics,
             stall_limit=self.settings.stall_limit_seconds,
         )
         self.connections.add(connection)
-        self.metrics.sessions.inc()
-        ended = "internal"
         try:
-            ended = await connection.run()
+            await connection.run()
         finally:
             self.connections.discard(connection)
-            self.metrics.sessions.dec()
-            self.metrics.session_closed(ended)
 
-    async def _refuse(self, websocket: WebSocket, refusal: Refusal) -> None:
+    def _refused(self, refusal: Refusal) -> Error:
         self.metrics.session_refused(refusal.code)
-        error = Error(
+        return Error(
             code=refusal.code,
             message=refusal.message,
             hint=ERRORS[refusal.code].hint,
             fatal=True,
             retry_after_ms=refusal.retry_after_ms,
         )
+
+    async def _refuse(self, websocket: WebSocket, error: Error) -> None:
         with contextlib.suppress(WebSocketDisconnect):
             await websocket.send_text(error.encode())
-            await websocket.close(ERRORS[refusal.code].close or 1013, refusal.code)
+            await websocket.close(ERRORS[error.code].close or 1013, error.code)
 
     async def health(self, _: Request) -> Response:
         """`GET /health`: the process lives; what state it is in."""
@@ -162,7 +179,7 @@ class Gateway:
         body: dict[str, object] = {
             "status": "ok",
             "engine": stats.state,
-            "sessions": len(self.connections),
+            "sessions": len(self.sessions.live),
             "draining": self.readiness.draining,
         }
         return json_response(200, body)
@@ -203,6 +220,7 @@ def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> S
         finally:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+            await gateway.sessions.clear()
             await gateway.synthesizer.close()
 
     app = Starlette(routes=routes(gateway), lifespan=lifespan)

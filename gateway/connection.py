@@ -1,28 +1,25 @@
-"""The asyncio shell around one session: socket, engine and clock here, `Session` there.
+"""One WebSocket: what comes in goes to a session, what the session has goes out.
 
-One task reads, one sends, and each piece in the engine has one. Every event goes into the session,
-and `_settle` carries out what the session wants.
+One task reads, one sends, one watches for a peer that takes nothing. The session usually ends with
+its connection; one that may be resumed can be handed from a lost connection to the next.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import logging
-import time
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Coroutine
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from engine.api import SpeechError, SpeechRequest, Synthesizer
+from gateway.actions import Close, Resume
 from gateway.errors import ERRORS
 from gateway.metrics import Metrics
-from gateway.session import CancelPiece, Close, Session
-from gateway.transport import EXTENSION
+from gateway.protocol import ProtocolError
+from gateway.runner import Runner
+from gateway.sessions import Sessions
+from gateway.transport import EXTENSION, LOST
 
-_log = logging.getLogger("voxgate.connection")
 _BURST = 8
 _MESSAGES = 32
 """Messages sent and taken before other connections get their turn: below a millisecond."""
@@ -30,80 +27,114 @@ _LOOK_SECONDS = 0.5
 
 
 class Connection:
-    """Runs one session over one WebSocket; `run` returns when both are over."""
+    """Serves one WebSocket; `run` returns when it is closed."""
 
     def __init__(
         self,
         socket: WebSocket,
-        session: Session,
-        synthesizer: Synthesizer,
+        runner: Runner,
+        sessions: Sessions,
         metrics: Metrics,
         *,
         stall_limit: float,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.runner: Runner | None = runner
+        """The session served; None once it went on over another connection."""
         self._socket = socket
-        self._session = session
-        self._synthesizer = synthesizer
+        self._sessions = sessions
         self._metrics = metrics
         self._stall_limit = stall_limit
-        self._clock = clock
-        self._pieces: dict[int, asyncio.Task[None]] = {}
-        self._may_fetch = asyncio.Event()
+        self._clock = runner.clock
         self._may_send = asyncio.Event()
         self._sending_since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at: float | None = None
-        self._cancelled_at: dict[int, float] = {}
-        self._ended = "disconnected"
+        self._stalled = False
+        self._replaced: asyncio.Task[None] | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is."""
 
-    async def run(self) -> str:
-        """Serve until either side ends it; returns why, for the metrics."""
-        sender = self._guard(self._send())
-        watchdog = self._guard(self._watch())
-        self._settle()
+    async def run(self) -> None:
+        """Serve until either side ends it."""
+        assert self.runner is not None
+        self.runner.connection = self
+        tasks = [self._guard(self._send()), self._guard(self._watch())]
+        self.runner.settle()
+        lost = False
         try:
-            await self._receive()
+            lost = await self._receive()
         except Exception as fault:
             self._crash(fault)
         finally:
-            self._session.abandon()
-            self._settle()
-            if self._timer is not None:
-                self._timer.cancel()
-            tasks = [sender, watchdog, *self._pieces.values()]
+            runner, self.runner = self.runner, None
             for task in tasks:
                 task.cancel()
+            if runner is not None:
+                runner.connection = None
+                why = "slow_reader" if self._stalled else "disconnected"
+                await self._sessions.left(runner, why, lost=lost or self._stalled)
             await asyncio.gather(*tasks, return_exceptions=True)
             self.over.set_result(None)
-        return self._ended
 
     def drain(self) -> None:
         """Let the session speak what it has, then close."""
-        self._session.drain(self._clock())
-        self._settle()
+        if self.runner is not None:
+            self.runner.drain()
 
-    async def _receive(self) -> None:
+    # -- what the session wants ------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._may_send.set()
+
+    def resume(self, request: Resume) -> None:
+        """Serve the session asked for instead of the one that waits for its start."""
+        assert self.runner is not None
+        waiting = self.runner
+        try:
+            runner = self._sessions.find(request.token)
+            runner.session.resume(request.received, self._clock())
+        except ProtocolError as refusal:
+            waiting.session.refuse(refusal, "session.resume")
+            return
+        before, waiting.connection = runner.connection, None
+        if before is not None:
+            before.fail("taken_over")
+        self.runner, runner.connection = runner, self
+        self._sessions.resumed(runner)
+        self._replaced = asyncio.create_task(self._sessions.close(waiting, "resumed"))
+        runner.settle()
+
+    def fail(self, code: str) -> None:
+        """End the connection for certain, with an error code."""
+        if code == "taken_over":
+            self.runner = None
+        self._socket.scope["extensions"][EXTENSION](ERRORS[code].close or 1011, code)
+
+    # -- the socket ------------------------------------------------------------------------------
+
+    async def _receive(self) -> bool:
+        """Returns whether the connection was lost, rather than closed."""
         for count in itertools.count(1):
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
-                return
+                return bool(message["code"] == LOST)
+            if self.runner is None:
+                continue
             raw = message.get("text")
             if raw is None:
                 raw = message["bytes"]
-            self._session.receive(raw, self._clock())
-            self._settle()
+            self.runner.session.receive(raw, self._clock())
+            self.runner.settle()
             if count % _MESSAGES == 0:
                 await asyncio.sleep(0)
+        raise AssertionError
 
     async def _send(self) -> None:
         burst = 0
-        while True:
-            item = self._session.take(self._clock())
+        while self.runner is not None:
+            runner = self.runner
+            item = runner.session.take(self._clock())
             if item is None:
-                self._settle()
+                runner.settle()
                 self._may_send.clear()
                 await self._may_send.wait()
                 burst = 0
@@ -111,7 +142,7 @@ class Connection:
             self._sending_since = self._clock()
             try:
                 if isinstance(item, Close):
-                    self._ended = item.reason
+                    runner.ended = runner.ended or item.reason
                     await self._socket.close(item.code, item.reason)
                     return
                 if isinstance(item, str):
@@ -124,36 +155,19 @@ class Connection:
             self._sending_since = None
             burst += 1
             if burst % _BURST == 0:
-                self._settle()
+                runner.settle()
                 await asyncio.sleep(0)
 
-    async def _speak(self, key: int, request: SpeechRequest) -> None:
-        """Carry one piece's audio from the engine into the session."""
-        stream = self._synthesizer.speak(request)
-        try:
-            async with contextlib.aclosing(stream):
-                async for chunk in stream:
-                    self._session.audio(key, chunk, self._clock())
-                    self._settle()
-                    if chunk.final:
-                        return
-                    while not self._session.accepts(key):
-                        await self._may_fetch.wait()
-            error = SpeechError("piece_failed", "The engine ended without a final chunk.")
-        except SpeechError as failure:
-            error = failure
-        except Exception:
-            _log.exception("session %s: piece %d failed", self._session.name, key)
-            error = SpeechError("piece_failed", "A fault in the speech engine.", retryable=True)
-        self._session.failed(key, error, self._clock())
-        self._settle()
-
-    def _over(self, key: int, task: asyncio.Task[None]) -> None:
-        if self._pieces.get(key) is task:
-            del self._pieces[key]
-        cancelled_at = self._cancelled_at.pop(key, None)
-        if cancelled_at is not None:
-            self._metrics.cancelled(self._clock() - cancelled_at)
+    async def _watch(self) -> None:
+        """End the connection of a reader that takes nothing."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            since = self._sending_since
+            if since is not None and self._clock() - since > self._stall_limit:
+                self._stalled = True
+                self._metrics.error("slow_reader")
+                self.fail("slow_reader")
+                return
 
     def _guard(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run `work`; a fault in it ends the connection instead of leaving it half alive."""
@@ -167,58 +181,7 @@ class Connection:
             self._crash(fault)
 
     def _crash(self, fault: BaseException) -> None:
-        _log.error("session %s ends with a fault", self._session.name, exc_info=fault)
-        self._ended = "internal"
-        self._metrics.error("internal")
-        self._fail(ERRORS["internal"].close or 1011, "internal")
-
-    def _fail(self, code: int, reason: str) -> None:
-        self._socket.scope["extensions"][EXTENSION](code, reason)
-
-    async def _watch(self) -> None:
-        """End the connection of a reader that takes nothing."""
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            since = self._sending_since
-            if since is not None and self._clock() - since > self._stall_limit:
-                self._ended = "slow_reader"
-                self._metrics.error("slow_reader")
-                self._fail(ERRORS["slow_reader"].close or 1008, "slow_reader")
-                return
-
-    def _settle(self) -> None:
-        """Carry out the session's commands and wake whom they concern."""
-        for command in self._session.commands():
-            if isinstance(command, CancelPiece):
-                task = self._pieces.get(command.key)
-                if task is not None:
-                    self._cancelled_at[command.key] = self._clock()
-                    task.cancel()
-            else:
-                task = self._guard(self._speak(command.key, command.request))
-                self._pieces[command.key] = task
-                task.add_done_callback(partial(self._over, command.key))
-        self._may_send.set()
-        self._may_fetch.set()
-        self._may_fetch.clear()
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        deadline = self._session.deadline
-        if deadline == self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = deadline
-        if deadline is not None:
-            delay = max(0.0, deadline - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = self._timer_at = None
-        try:
-            self._session.tick(self._clock())
-            self._settle()
-        except Exception as fault:
-            self._crash(fault)
+        if self.runner is not None:
+            self.runner.crash(fault)
+        else:
+            self.fail("internal")

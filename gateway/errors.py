@@ -32,6 +32,16 @@ ERRORS: dict[str, ErrorKind] = {
     "already_started": ErrorKind(
         "`session.start` came twice.", "Use `session.update`, or open another connection."
     ),
+    "unknown_session": ErrorKind(
+        "No session has this token.", "Open a session with `session.start`."
+    ),
+    "session_expired": ErrorKind(
+        "The session with this token is over.", "Open another one with `session.start`."
+    ),
+    "replay_gap": ErrorKind(
+        "What this client lacks is not kept any more.",
+        "Open another session with `session.start`; read faster.",
+    ),
     "session_ending": ErrorKind(
         "`session.end` was sent; no more text is taken.", "Open another connection."
     ),
@@ -95,6 +105,7 @@ ERRORS: dict[str, ErrorKind] = {
         "Connect again; another server may answer.",
         1012,
     ),
+    "taken_over": ErrorKind("The session goes on over another connection.", "Use that one.", 1008),
     "start_timeout": ErrorKind(
         "No `session.start` came in time.", "Send it right after connecting.", 1008
     ),

@@ -29,6 +29,11 @@ class Metrics:
         self._refused = Counter(
             "voxgate_sessions_refused", "Sessions not let in.", ["code"], registry=registry
         )
+        self._resumed = Counter(
+            "voxgate_sessions_resumed",
+            "Times a session went on over another connection.",
+            registry=registry,
+        )
         self._turns_started = Counter("voxgate_turns_started", "Turns started.", registry=registry)
         self._turns = Counter("voxgate_turns", "Turns over.", ["outcome"], registry=registry)
         self._pieces = Counter(
@@ -90,6 +95,9 @@ class Metrics:
 
     def session_refused(self, code: str) -> None:
         self._refused.labels(code).inc()
+
+    def resumed(self) -> None:
+        self._resumed.inc()
 
     def cancelled(self, seconds: float) -> None:
         self._cancel.observe(seconds)

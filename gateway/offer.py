@@ -4,13 +4,15 @@ wishes fit it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
-from engine.api import SAMPLE_RATE, EngineLimits, Language, Voice
+from engine.api import EngineLimits, Language, Voice
 from gateway import protocol
 from gateway.cutting import TurnText
-from gateway.opus import Encoder
+from gateway.encoding import Encoder
+from gateway.formats import is_opus, sample_rate
+from gateway.pauses import PAUSES, SETTABLE, Pauses, milliseconds, with_milliseconds
 from gateway.protocol import ProtocolError, SessionStart, SessionStarted
 from gateway.settings import Settings
 from gateway.turn import Voicing
@@ -26,6 +28,8 @@ class Offer:
     limits: EngineLimits
     make_text: Callable[[Voicing], TurnText]
     make_encoder: Callable[[SessionStart], Encoder]
+    pauses: Pauses = field(default_factory=lambda: PAUSES)
+    """Of sessions that ask for no others."""
 
     def voicing(self, voice: str, language: str, speed: float, seed: int | None) -> Voicing:
         """How to speak. Raises `ProtocolError` for what this server does not have."""
@@ -42,27 +46,41 @@ class Offer:
         return Voicing(voice, cast(Language, language), speed, seed)
 
     def encoder(self, start: SessionStart) -> Encoder:
-        """A new encoder for one turn. Raises `ProtocolError` for an unknown format."""
-        if start.format not in protocol.FORMATS:
-            raise ProtocolError(
-                "unknown_format", field="format", available=sorted(protocol.FORMATS)
-            )
+        """A new encoder for one turn. Raises `ProtocolError` for an unknown format or a rate it
+        does not have."""
+        sample_rate(start)
         return self.make_encoder(start)
 
+    def pauses_of(self, start: SessionStart) -> Pauses:
+        """Silence after the pieces of a session."""
+        return with_milliseconds(
+            self.pauses,
+            clause=start.clause_pause_ms,
+            sentence=start.sentence_pause_ms,
+            paragraph=start.paragraph_pause_ms,
+        )
+
     def started(
-        self, name: str, start: SessionStart, voicing: Voicing, encoder: Encoder, settings: Settings
+        self,
+        name: str,
+        start: SessionStart,
+        voicing: Voicing,
+        encoder: Encoder,
+        settings: Settings,
     ) -> SessionStarted:
         """The answer to `session.start`: what is in force."""
-        audio = {
+        audio: dict[str, object] = {
             "format": start.format,
-            "sample_rate": SAMPLE_RATE,
+            "sample_rate": sample_rate(start),
             "channels": 1,
             "frame_ms": start.frame_ms,
             "frame_samples": encoder.frame_samples,
             "pre_skip": encoder.pre_skip,
         }
-        if start.format == "opus":
-            audio["bitrate"] = start.bitrate
+        if is_opus(start.format):
+            audio |= {"bitrate": start.bitrate, "fec": start.fec, "dtx": start.dtx}
+        pauses = self.pauses_of(start)
+        audio |= {f"{kind}_pause_ms": milliseconds(pauses[kind]) for kind in SETTABLE}
         return SessionStarted(
             protocol=protocol.PROTOCOL,
             session=name,
@@ -80,6 +98,8 @@ class Offer:
                 "turn_chars": settings.max_turn_chars,
                 "open_turns": settings.max_open_turns,
                 "pending_flushes": settings.max_pending_flushes,
+                "resume_seconds": settings.resume_seconds,
+                "replay_bytes": settings.replay_bytes,
                 "stall_seconds": settings.stall_limit_seconds,
                 "ping_interval_seconds": settings.ping_interval_seconds,
                 "ping_timeout_seconds": settings.ping_timeout_seconds,

@@ -47,6 +47,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Label = Annotated[str, Field(max_length=64)]
 Turn = Annotated[int, Field(ge=1, lt=2**32)]
 Position = Annotated[int, Field(ge=0, lt=2**53)]
+PauseLength = Annotated[int, Field(ge=70, le=2_000)]
 
 
 class SessionStart(_Message):
@@ -61,9 +62,27 @@ class SessionStart(_Message):
     seed: Seed | None = None
     format: str = "opus"
     frame_ms: Literal[10, 20, 40, 60] = 20
+    sample_rate: Literal[8_000, 12_000, 16_000, 24_000, 48_000] | None = None
     bitrate: Annotated[int, Field(ge=16_000, le=96_000)] = 32_000
+    fec: bool = False
+    dtx: bool = False
+    clause_pause_ms: PauseLength | None = None
+    sentence_pause_ms: PauseLength | None = None
+    paragraph_pause_ms: PauseLength | None = None
     captions: bool = True
     live: bool = True
+    resume: bool = False
+
+
+class SessionResume(_Message):
+    """Goes on with a session whose connection was lost.
+
+    `received`: how many messages of it the client has, JSON and audio, over all its connections.
+    """
+
+    type: Literal["session.resume"] = "session.resume"
+    token: Annotated[str, Field(max_length=128)]
+    received: Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class SessionUpdate(_Message):
@@ -133,6 +152,7 @@ class Ping(_Message):
 
 ClientMessage = (
     SessionStart
+    | SessionResume
     | SessionUpdate
     | TextAppend
     | TextFlush
@@ -203,6 +223,7 @@ class SessionStarted(ServerMessage):
     type: ClassVar[str] = "session.started"
     protocol: int
     session: str
+    token: str | None = None
     voice: str
     language: str
     speed: float
@@ -213,6 +234,20 @@ class SessionStarted(ServerMessage):
     limits: dict[str, Any]
     voices: list[str]
     unknown: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionResumed(ServerMessage):
+    """`replayed` messages follow that were sent before; the server has `received` of the client's,
+    with `turn_characters` of the open turn's text."""
+
+    type: ClassVar[str] = "session.resumed"
+    session: str
+    received: int
+    characters: int
+    turn: int | None = None
+    turn_characters: int | None = None
+    replayed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,9 +384,13 @@ class AudioKind(enum.IntEnum):
 
     OPUS = 1
     PCM_S16LE = 2
+    MULAW = 3
+    ALAW = 4
+    OGG_OPUS = 5
+    WEBM_OPUS = 6
 
 
-FORMATS: dict[str, AudioKind] = {"opus": AudioKind.OPUS, "pcm_s16le": AudioKind.PCM_S16LE}
+FORMATS: dict[str, AudioKind] = {kind.name.lower(): kind for kind in AudioKind}
 
 
 class AudioFlag(enum.IntFlag):

@@ -63,6 +63,10 @@ class Settings:
     start_timeout_seconds: float = 10.0
     ping_interval_seconds: float = 10.0
     ping_timeout_seconds: float = 20.0
+    resume_seconds: float = 30.0
+    """A session whose connection was lost waits so long for another one, if its client asked."""
+    replay_bytes: int = 524_288
+    """What was sent last of such a session: 100 s of Opus at 32 kbit/s, 10 s of 24 kHz PCM."""
     stall_limit_seconds: float = 15.0
     """A socket that takes nothing for this long while audio waits is closed."""
     drain_seconds: float = 30.0
@@ -71,6 +75,10 @@ class Settings:
     ready_cache_seconds: float = 5.0
 
     opus_complexity: int = 5
+    clause_pause_ms: int = 160
+    """Silence after a piece by what ends it, where a session asks for no other; 70 at least."""
+    sentence_pause_ms: int = 320
+    paragraph_pause_ms: int = 480
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], **overrides: object) -> Settings:
@@ -94,5 +102,9 @@ class Settings:
                 raise SettingError(f"{field.name} is {value}; it cannot be negative.")
         if not 0 <= self.opus_complexity <= 10:
             raise SettingError(f"opus_complexity is {self.opus_complexity}; Opus has 0 to 10.")
+        for kind in ("clause", "sentence", "paragraph"):
+            value = getattr(self, f"{kind}_pause_ms")
+            if value > 2000:
+                raise SettingError(f"{kind}_pause_ms is {value}; a pause has at most 2000.")
         if self.pieces_ahead < 1:
             raise SettingError("pieces_ahead is 0; at least one piece has to be made at a time.")

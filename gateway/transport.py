@@ -18,6 +18,8 @@ EXTENSION = "voxgate.fail"
 HIGH_WATER_BYTES = 16_384
 """About 4 s of Opus at 32 kbit/s beyond what the kernel buffers."""
 LINGER_SECONDS = 1.0
+LOST = 1006
+"""Code of the disconnect when no close frame came: RFC 6455 keeps it for that."""
 
 
 class StreamProtocol(WebSocketsSansIOProtocol):
@@ -44,6 +46,12 @@ class StreamProtocol(WebSocketsSansIOProtocol):
                 self.fail(1007, "invalid_utf8")
                 return
         super().send_receive_event_to_app()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # uvicorn gives 1005 here, which is also that of a close frame without a code.
+        if self.conn.close_rcvd is None:
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": LOST})
+        super().connection_lost(exc)
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

@@ -50,7 +50,7 @@ class Running:
 
     async def quiet(self) -> None:
         """Until no session is open."""
-        while self.gateway.connections:
+        while self.gateway.connections or self.gateway.sessions.live:
             await asyncio.sleep(0.005)
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from fake_engine import LIMITS, VOICES
 
 from engine.api import AudioChunk, Pcm, SpeechError, SpeechRequest
+from gateway.actions import CancelPiece, Close, Outgoing, Resume, StartPiece
 from gateway.cutting import TurnText
+from gateway.encoding import PcmEncoder
 from gateway.offer import Offer
-from gateway.opus import PcmEncoder
 from gateway.protocol import AudioHeader, unpack_audio
-from gateway.session import CancelPiece, Close, Session, StartPiece
+from gateway.session import Session
 from gateway.settings import Settings
 
 
@@ -71,6 +72,17 @@ class Packet:
 Out = dict[str, Any] | Packet | Close
 
 
+def read(item: Outgoing) -> Out:
+    """What a client makes of it."""
+    if isinstance(item, str):
+        message: dict[str, Any] = json.loads(item)
+        return message
+    if isinstance(item, bytes):
+        header, payload = unpack_audio(item)
+        return Packet(header, np.frombuffer(payload, "<i2") / np.float32(32767))
+    return item
+
+
 @dataclass
 class Harness:
     """Started by default, with PCM so that tests can see which piece a sample belongs to."""
@@ -87,13 +99,16 @@ class Harness:
             make_text=lambda _voicing: TurnText(),
             make_encoder=lambda start: PcmEncoder(start.frame_ms),
         )
-        self.session = Session("test", self.settings, offer, self.observer, self.now)
+        self.session = Session("test", self.settings, offer, self.observer, self.now, token="token")
         self.engine: dict[int, SpeechRequest] = {}
         """Pieces in the engine."""
         self.requests: list[SpeechRequest] = []
         self.keys: list[int] = []
         self.cancelled: list[int] = []
+        self.resumes: list[Resume] = []
         self.out: list[Out] = []
+        self.wire: list[str | bytes] = []
+        """Everything taken, as it goes over the wire."""
         if self.start is not None:
             self.send("session.start", **{"format": "pcm_s16le", **self.start})
             self.take()
@@ -156,6 +171,8 @@ class Harness:
                 self.engine[command.key] = command.request
                 self.requests.append(command.request)
                 self.keys.append(command.key)
+            elif isinstance(command, Resume):
+                self.resumes.append(command)
             else:
                 assert isinstance(command, CancelPiece)
                 del self.engine[command.key]
@@ -171,13 +188,10 @@ class Harness:
             self.settle()
             if item is None:
                 break
-            if isinstance(item, str):
-                taken.append(json.loads(item))
-            elif isinstance(item, bytes):
-                header, payload = unpack_audio(item)
-                taken.append(Packet(header, np.frombuffer(payload, "<i2") / np.float32(32767)))
-            else:
-                taken.append(item)
+            if not isinstance(item, Close):
+                self.wire.append(item)
+            taken.append(read(item))
+            if isinstance(item, Close):
                 break
         self.out += taken
         return taken

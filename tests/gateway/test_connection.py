@@ -298,9 +298,11 @@ async def test_a_fault_inside_ends_the_session_with_1011(
                 def broken(*_: object) -> None:
                     raise LookupError("a bug")
 
-                monkeypatch.setattr(connection._session, name, broken)
+                runner = connection.runner
+                assert runner is not None
+                monkeypatch.setattr(runner.session, name, broken)
                 if name == "tick":
-                    connection._tick()
+                    runner._tick()
                 else:
                     await say(peer, "ping")
                 assert await closing(peer) == (1011, "internal")

@@ -6,8 +6,8 @@ from fake_engine import tone
 from session_harness import Harness
 
 from engine.api import OFFLINE, SAMPLE_RATE, AudioChunk
+from gateway.actions import Close
 from gateway.protocol import AudioFlag
-from gateway.session import Close
 from gateway.settings import Settings
 
 SENTENCE = "This is the first sentence. "

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from session_harness import Harness, Packet
 
-from gateway.session import Close
+from gateway.actions import Close
 from gateway.settings import Settings
 
 TEXTS = st.sampled_from(

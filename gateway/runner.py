@@ -1,0 +1,162 @@
+"""A session at work: its pieces in the engine and its clock, whatever connection it has.
+
+Every event goes into the session, and `settle` carries out what the session wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from engine.api import SpeechError, SpeechRequest, Synthesizer
+from gateway.actions import CancelPiece, Resume, StartPiece
+from gateway.metrics import Metrics
+from gateway.session import Session
+
+_log = logging.getLogger("voxgate.session")
+
+
+class Attached(Protocol):
+    """The connection a session has now."""
+
+    def wake(self) -> None:
+        """There may be something to send."""
+
+    def resume(self, request: Resume) -> None:
+        """The client asks for another session."""
+
+    def fail(self, code: str) -> None:
+        """End the connection for certain, with an error code."""
+
+
+class Runner:
+    """Runs one session until `close`."""
+
+    def __init__(
+        self,
+        session: Session,
+        synthesizer: Synthesizer,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.session = session
+        self.clock = clock
+        self.connection: Attached | None = None
+        self.ended: str | None = None
+        """Why the session is over, once it is."""
+        self._synthesizer = synthesizer
+        self._metrics = metrics
+        self._pieces: dict[int, asyncio.Task[None]] = {}
+        self._may_fetch = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._cancelled_at: dict[int, float] = {}
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the session is closed."""
+
+    def drain(self) -> None:
+        """Let the session speak what it has, then close."""
+        self.session.drain(self.clock())
+        self.settle()
+
+    async def close(self, why: str) -> None:
+        """End the session and free all it has in the engine."""
+        if self.over.done():
+            return
+        self.over.set_result(None)
+        self.ended = self.ended or why
+        self.session.abandon()
+        self.settle()
+        pieces = list(self._pieces.values())
+        for piece in pieces:
+            piece.cancel()
+        await asyncio.gather(*pieces, return_exceptions=True)
+
+    def settle(self) -> None:
+        """Carry out the session's commands and wake whom they concern."""
+        for command in self.session.commands():
+            if isinstance(command, CancelPiece):
+                task = self._pieces.get(command.key)
+                if task is not None:
+                    self._cancelled_at[command.key] = self.clock()
+                    task.cancel()
+            elif isinstance(command, StartPiece):
+                task = asyncio.create_task(self._speak(command.key, command.request))
+                self._pieces[command.key] = task
+                task.add_done_callback(partial(self._piece_over, command.key))
+            elif self.connection is not None:
+                self.connection.resume(command)
+        if self.connection is not None:
+            self.connection.wake()
+        self._may_fetch.set()
+        self._may_fetch.clear()
+        self._set_timer()
+
+    def crash(self, fault: BaseException) -> None:
+        """A fault ends the session instead of leaving it half alive."""
+        _log.error("session %s ends with a fault", self.session.name, exc_info=fault)
+        if self.ended is None:
+            self.ended = "internal"
+            self._metrics.error("internal")
+        if self.connection is not None:
+            self.connection.fail("internal")
+        else:
+            self._closing = asyncio.create_task(self.close("internal"))
+
+    async def _speak(self, key: int, request: SpeechRequest) -> None:
+        """Carry one piece's audio from the engine into the session."""
+        stream = self._synthesizer.speak(request)
+        try:
+            async with contextlib.aclosing(stream):
+                async for chunk in stream:
+                    self.session.audio(key, chunk, self.clock())
+                    self.settle()
+                    if chunk.final:
+                        return
+                    while not self.session.accepts(key):
+                        await self._may_fetch.wait()
+            error = SpeechError("piece_failed", "The engine ended without a final chunk.")
+        except SpeechError as failure:
+            error = failure
+        except Exception:
+            _log.exception("session %s: piece %d failed", self.session.name, key)
+            error = SpeechError("piece_failed", "A fault in the speech engine.", retryable=True)
+        self.session.failed(key, error, self.clock())
+        self.settle()
+
+    def _piece_over(self, key: int, task: asyncio.Task[None]) -> None:
+        if self._pieces.get(key) is task:
+            del self._pieces[key]
+        cancelled_at = self._cancelled_at.pop(key, None)
+        if cancelled_at is not None:
+            self._metrics.cancelled(self.clock() - cancelled_at)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self.crash(fault)
+
+    def _set_timer(self) -> None:
+        deadline = self.session.deadline
+        if deadline == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None:
+            delay = max(0.0, deadline - self.clock())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at = None
+        try:
+            self.session.tick(self.clock())
+            self.settle()
+        except Exception as fault:
+            self.crash(fault)

@@ -1,0 +1,94 @@
+"""All sessions of a gateway: those with a connection, and those that wait for another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from gateway.metrics import Metrics
+from gateway.protocol import ProtocolError
+from gateway.runner import Runner
+
+_GONE_KEPT = 4096
+"""Tokens of sessions that are over, remembered to tell those from tokens never given."""
+_FINISHED_KEPT = 256
+"""Sessions that were spoken to their end, kept for clients who lost the connection just then."""
+
+
+class Sessions:
+    """Which sessions live, and which of them a token resumes."""
+
+    def __init__(self, metrics: Metrics, resume_seconds: float) -> None:
+        self._metrics = metrics
+        self._resume_seconds = resume_seconds
+        self.live: set[Runner] = set()
+        """Sessions that may still speak."""
+        self._by_token: dict[str, Runner] = {}
+        self._waiting: dict[Runner, asyncio.Task[None]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def resumable(self) -> bool:
+        """Whether there is any session that could be resumed."""
+        return any(runner.session.resumable for runner in self._by_token.values())
+
+    def open(self, runner: Runner) -> None:
+        """A session begins."""
+        self.live.add(runner)
+        self._by_token[runner.session.token] = runner
+        self._metrics.sessions.inc()
+
+    def find(self, token: str) -> Runner:
+        """The session that a token resumes. Raises `ProtocolError`."""
+        runner = self._by_token.get(token)
+        if runner is None or runner.over.done() or not runner.session.resumable:
+            raise ProtocolError("session_expired" if token in self._gone else "unknown_session")
+        return runner
+
+    def resumed(self, runner: Runner) -> None:
+        """A session has another connection."""
+        expiry = self._waiting.pop(runner, None)
+        if expiry is not None:
+            expiry.cancel()
+        self._metrics.resumed()
+
+    async def left(self, runner: Runner, why: str, *, lost: bool) -> None:
+        """The connection of a session is over; `lost` if its client did not close it."""
+        finished = runner.ended is not None
+        if finished:
+            # The client may not have its last messages yet.
+            lost = runner.ended != "internal" and len(self._waiting) < _FINISHED_KEPT
+        if not lost or not runner.session.resumable:
+            await self.close(runner, why)
+            return
+        if finished:
+            self._settle(runner)
+        self._waiting[runner] = asyncio.create_task(self._expire(runner))
+
+    async def close(self, runner: Runner, why: str) -> None:
+        """End a session for good."""
+        token = runner.session.token
+        if self._by_token.pop(token, None) is not None and runner.session.resumable:
+            self._gone[token] = None
+            if len(self._gone) > _GONE_KEPT:
+                self._gone.popitem(last=False)
+        await runner.close(why)
+        self._settle(runner)
+
+    async def clear(self) -> None:
+        """End all sessions that wait for a connection."""
+        waiting, self._waiting = self._waiting, {}
+        for runner, expiry in waiting.items():
+            expiry.cancel()
+            await self.close(runner, "expired")
+
+    async def _expire(self, runner: Runner) -> None:
+        await asyncio.sleep(self._resume_seconds)
+        del self._waiting[runner]
+        await self.close(runner, "expired")
+
+    def _settle(self, runner: Runner) -> None:
+        if runner in self.live:
+            self.live.remove(runner)
+            self._metrics.sessions.dec()
+            self._metrics.session_closed(runner.ended or "disconnected")
