@@ -1,4 +1,4 @@
-"""Files of speech: Ogg Opus (RFC 3533, RFC 7845), WAV, and bare Opus packets.
+"""Files of speech: Ogg Opus (RFC 3533, RFC 7845), WAV, and bare Opus packets; WebM has its module.
 
 Writers take what the wire brings, so nothing is decoded or encoded again. All write forwards only,
 so they work on pipes; WAV sizes are filled in afterwards where the file can seek.
@@ -54,6 +54,11 @@ def _crc(data: bytes) -> int:
     return value
 
 
+def opus_head(pre_skip: int) -> bytes:
+    """The identification header of RFC 7845 for 24 kHz mono; `pre_skip` at 24 kHz."""
+    return struct.pack("<8sBBHIhB", b"OpusHead", 1, 1, pre_skip * _UP, SAMPLE_RATE, 0, 0)
+
+
 class OggOpusWriter:
     """Ogg Opus with exact pre-skip and end: a decoder gives `samples` samples, no more, no less."""
 
@@ -67,7 +72,7 @@ class OggOpusWriter:
         self._held: list[bytes] = []
         self._held_samples = 0
         self._samples = 0
-        head = struct.pack("<8sBBHIhB", b"OpusHead", 1, 1, pre_skip * _UP, SAMPLE_RATE, 0, 0)
+        head = opus_head(pre_skip)
         vendor = b"voxgate"
         tags = b"OpusTags" + struct.pack("<I", len(vendor)) + vendor + struct.pack("<I", 0)
         self._write_page([head], granule=0, flags=_FIRST)
@@ -79,21 +84,22 @@ class OggOpusWriter:
             self._held_samples >= _PAGE_SAMPLES
             or sum(len(packet) // 255 + 1 for packet in (*self._held, payload)) > 255
         ):
-            self._flush()
+            self.flush()
         self._held.append(payload)
         self._held_samples += samples
+
+    def flush(self) -> None:
+        """Write out what is held, so that it can be heard. The end needs a packet after it."""
+        self._samples += self._held_samples
+        self._write_page(self._held, granule=self._samples * _UP)
+        self._held, self._held_samples = [], 0
+        self._file.flush()
 
     def close(self, samples: int | None = None) -> None:
         total = self._samples + self._held_samples
         end = total if samples is None else min(total, samples + self._pre_skip)
         self._write_page(self._held, granule=end * _UP, flags=_LAST)
         self._held = []
-        self._file.flush()
-
-    def _flush(self) -> None:
-        self._samples += self._held_samples
-        self._write_page(self._held, granule=self._samples * _UP)
-        self._held, self._held_samples = [], 0
         self._file.flush()
 
     def _write_page(self, packets: list[bytes], granule: int, flags: int = 0) -> None:

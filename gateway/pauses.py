@@ -10,10 +10,26 @@ from gateway.cutting import Pause
 SHORTEST = SAMPLE_RATE * 70 // 1000
 """Samples: a 60 ms frame and the encoder's look-ahead, so that the last word of a piece is out even
 when nothing follows for a while."""
-PAUSES: Mapping[Pause, int] = {
+Pauses = Mapping[Pause, int]
+PAUSES: Pauses = {
     "none": SHORTEST,
     "clause": SAMPLE_RATE * 160 // 1000,
     "sentence": SAMPLE_RATE * 320 // 1000,
     "paragraph": SAMPLE_RATE * 480 // 1000,
 }
 """Samples of silence after a piece, from its last audible sample to the next piece."""
+SETTABLE: tuple[Pause, ...] = ("clause", "sentence", "paragraph")
+
+
+def with_milliseconds(pauses: Pauses, **wanted: int | None) -> Pauses:
+    """`pauses` with those changed that `wanted` gives, in milliseconds; never below `SHORTEST`."""
+    changed = {
+        kind: max(SHORTEST, SAMPLE_RATE * value // 1000)
+        for kind in SETTABLE
+        if (value := wanted.get(kind)) is not None
+    }
+    return {**pauses, **changed}
+
+
+def milliseconds(samples: int) -> int:
+    return samples * 1000 // SAMPLE_RATE

@@ -397,6 +397,7 @@ class Session:
             encoder=self._offer.encoder(self._start),
             keys=self._keys.__next__,
             captions=self._start.captions,
+            pauses=self._offer.pauses_of(self._start),
         )
         self._turns.add(turn)
         self._observer.turn_started()

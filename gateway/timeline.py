@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.api import Pcm
-from gateway.opus import Encoder
+from gateway.encoding import Encoder
+from gateway.seams import FADE, fade_out, ring_out
 from gateway.trimming import Trimmer
 
 
@@ -36,6 +37,7 @@ class Timeline:
         self._pending_samples = 0
         self._encoded = 0
         self._silent_from = 0
+        self._latest: Pcm = np.zeros(0, dtype=np.float32)
         self.onset = 0
         """Position of the turn's first audible sample, once there is one."""
         self.samples = 0
@@ -63,36 +65,38 @@ class Timeline:
     def end_piece(self, pause: int) -> list[Packet]:
         """End the current piece with `pause` samples of silence, its own included.
 
-        A piece without anything audible ends with no pause. The trimmer is new afterwards.
+        A piece without anything audible ends with no pause; one that breaks off rings out within
+        it. The trimmer is new afterwards.
         """
         if self._trimmer.started:
             held = self._trimmer.finish()
             wanted = max(0, pause - self._trimmer.trailing)
-            self._lay(held[:wanted], silent=False)
-            self._lay(np.zeros(max(0, wanted - held.size), dtype=np.float32), silent=True)
+            end = fade_out(held[:wanted]) if held.size else ring_out(self._latest, wanted)
+            self._lay(end, silent=False)
+            self._lay(np.zeros(wanted - end.size, dtype=np.float32), silent=True)
         self._trimmer = Trimmer()
         return self._encode()
 
     def finish(self) -> list[Packet]:
         """End the turn: silence until the last sample is out of every decoder."""
+        if not self.samples:
+            return []
         missing = self._encoder.pre_skip
-        total = self._pending_samples + missing
-        if self.samples and self._encoder.pads:
-            missing += -total % self._encoder.frame_samples
-            self._pending.append(np.zeros(missing, dtype=np.float32))
-            self._pending_samples += missing
-        packets = self._encode()
-        if self._pending_samples:
-            rest = np.concatenate(self._pending)
-            packets.append(self._packet(rest))
-            self._pending, self._pending_samples = [], 0
-        return packets
+        missing += -(self._pending_samples + missing) % self._encoder.grain
+        rest = np.concatenate((*self._pending, np.zeros(missing, dtype=np.float32)))
+        self._pending, self._pending_samples = [], 0
+        frame = self._encoder.frame_samples
+        return [
+            self._packet(rest[at : at + frame], self.samples if at + frame >= rest.size else None)
+            for at in range(0, rest.size, frame)
+        ]
 
     def _lay(self, pcm: Pcm, *, silent: bool) -> None:
         if pcm.size:
             self._pending.append(pcm)
             self._pending_samples += pcm.size
             self.samples += pcm.size
+            self._latest = np.concatenate((self._latest, pcm[-FADE:]))[-FADE:]
             if not silent:
                 self._silent_from = self.samples
 
@@ -106,9 +110,9 @@ class Timeline:
         self._pending, self._pending_samples = [audio[whole:]], audio.size - whole
         return packets
 
-    def _packet(self, pcm: Pcm) -> Packet:
+    def _packet(self, pcm: Pcm, end: int | None = None) -> Packet:
         position = self._encoded
         self._encoded += pcm.size
         # A decoder gives this packet's speech up to pre_skip samples later, in the next one.
         pause = position >= self._silent_from + self._encoder.pre_skip
-        return Packet(self._encoder.encode(pcm), position, pcm.size, pause)
+        return Packet(self._encoder.encode(pcm, end), position, pcm.size, pause)

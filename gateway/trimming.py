@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.api import AUDIBLE, SAMPLE_RATE, Pcm
+from gateway.seams import fade_in
 
 LEAD_IN = SAMPLE_RATE * 5 // 1000
 """Samples kept before the first audible one."""
@@ -48,6 +49,7 @@ class Trimmer:
             skipped = max(0, offset + first - LEAD_IN)
             audio, offset = audio[skipped:], offset - skipped
             self.onset = offset + first
+            audio = fade_in(audio, self.onset)
         if audible.size:
             self.trailing = 0
             end = offset + int(audible[-1]) + 1

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
 from gateway.cutting import Pause, TurnPiece, TurnText
+from gateway.encoding import Encoder
 from gateway.errors import ERRORS
-from gateway.opus import Encoder
 from gateway.pacing import expected_seconds
-from gateway.pauses import PAUSES, SHORTEST
+from gateway.pauses import PAUSES, SHORTEST, Pauses
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
 from gateway.timeline import Packet, Timeline
 
@@ -83,6 +83,7 @@ class Turn:
         encoder: Encoder,
         keys: Callable[[], int],
         captions: bool,
+        pauses: Pauses = PAUSES,
     ) -> None:
         self.number = number
         self.voicing = voicing
@@ -108,6 +109,7 @@ class Turn:
         self._pre_skip = encoder.pre_skip
         self._keys = keys
         self._captions = captions
+        self._pauses = pauses
         self._written: list[str] = []
         self._flushes: deque[tuple[int, str | None]] = deque()
         self._ready: deque[ServerMessage | Packet] = deque()
@@ -279,7 +281,7 @@ class Turn:
             return False
         last = self.ended and piece.index == len(self.pieces) - 1
         end_of_speech = self._timeline.samples - self._timeline.trailing
-        pause = SHORTEST if last else PAUSES[piece.pause]
+        pause = SHORTEST if last else self._pauses[piece.pause]
         self._ready.extend(self._timeline.end_piece(pause))
         if piece.start_sample is None:
             piece.start_sample = end_of_speech

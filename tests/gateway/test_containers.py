@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.api import Pcm
 from gateway.containers import OggOpusWriter, RawOpusWriter, WavWriter, read_raw_opus
-from gateway.opus import OpusEncoder, PcmEncoder
+from gateway.encoding import PcmEncoder
+from gateway.opus import OpusEncoder
 from gateway.timeline import Packet, Timeline
 
 

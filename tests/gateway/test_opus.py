@@ -8,7 +8,8 @@ import opuslib
 import pytest
 from fake_engine import tone
 
-from gateway.opus import OpusEncoder, PcmEncoder, require_opus
+from gateway.encoding import PcmEncoder
+from gateway.opus import OpusEncoder, require_opus
 from gateway.protocol import AudioKind
 
 

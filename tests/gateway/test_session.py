@@ -7,7 +7,7 @@ from session_harness import Harness
 
 from engine.api import OFFLINE, SAMPLE_RATE, AudioChunk
 from gateway.actions import Close
-from gateway.protocol import AudioFlag
+from gateway.protocol import FORMATS, AudioFlag
 from gateway.settings import Settings
 
 SENTENCE = "This is the first sentence. "
@@ -50,6 +50,9 @@ class TestStart:
                 "frame_ms": 40,
                 "frame_samples": 960,
                 "pre_skip": 0,
+                "clause_pause_ms": 160,
+                "sentence_pause_ms": 320,
+                "paragraph_pause_ms": 480,
             },
             "voices": ["ann", "bao"],
             "unknown": ["emotion"],
@@ -61,7 +64,7 @@ class TestStart:
         ("values", "code", "field", "available"),
         [
             ({"voice": "zoe"}, "unknown_voice", "voice", ["ann", "bao"]),
-            ({"format": "mp3"}, "unknown_format", "format", ["opus", "pcm_s16le"]),
+            ({"format": "mp3"}, "unknown_format", "format", sorted(FORMATS)),
             ({"language": "fr"}, "unsupported_language", "language", ["auto", "en", "zh"]),
             ({"speed": 2.1}, "bad_speed", "speed", None),
             ({"speed": 0.4}, "bad_speed", "speed", None),
@@ -176,8 +179,8 @@ class TestTurns:
             h.speak_all(4800)
         flags = [packet.header.flags for packet in h.packets(2)]
         assert flags[0] == AudioFlag.FIRST
-        assert set(flags[1:10]) == {0}
-        assert set(flags[10:]) == {AudioFlag.PAUSE}
+        assert set(flags[1:11]) == {0}
+        assert set(flags[11:]) == {AudioFlag.PAUSE}
         assert [p.header.sequence for p in h.packets()] == list(range(len(h.packets())))
 
     def test_text_of_the_next_turn_may_come_while_one_is_spoken(self) -> None:
@@ -588,8 +591,9 @@ class TestPieces:
         h.audio(h.keys[0], 4800, 0.1, final=True)
         h.take()
         audio = np.concatenate([packet.pcm for packet in h.packets()])
-        levels = audio[np.flatnonzero(np.diff(audio, prepend=0.0))].round(2)
-        assert [round(level, 2) for level in levels.tolist() if level] == [0.1, 0.2, 0.3]
+        steady = [np.flatnonzero(np.isclose(audio, level, atol=1e-4)) for level in (0.1, 0.2, 0.3)]
+        assert [at.size // 100 for at in steady] == [96, 48, 48]
+        assert steady[0][-1] < steady[1][0] < steady[1][-1] < steady[2][0]
         assert h.requests[1].context is None
 
     def test_no_more_pieces_than_allowed_are_in_the_engine(self) -> None:

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.api import Pcm
-from gateway.opus import Encoder, OpusEncoder, PcmEncoder
+from gateway.encoding import Encoder, PcmEncoder
+from gateway.opus import OpusEncoder
+from gateway.seams import FADE
 from gateway.timeline import Packet, Timeline
 
 PAUSE = 3000
@@ -56,7 +58,7 @@ def test_pieces_follow_each_other_with_the_pause_between() -> None:
     audio = samples_of(packets)
     assert timeline.samples == audio.size == 5000 + PAUSE + 2345 + PAUSE
     assert np.allclose(audio[:5000], tone(5000), atol=1e-4)
-    assert not audio[5000 : 5000 + PAUSE].any()
+    assert not audio[5000 + FADE : 5000 + PAUSE].any()
     assert np.allclose(audio[5000 + PAUSE :][:2345], tone(2345), atol=1e-4)
 
 
@@ -85,8 +87,10 @@ def test_a_turn_without_audio_has_no_packets() -> None:
 
 
 def test_packets_of_nothing_but_pause_say_so() -> None:
-    _, packets = lay(PcmEncoder(20), [[tone(480 * 3)], [tone(480)]], pause=480 * 2)
-    assert [packet.pause for packet in packets] == [False] * 3 + [True] * 2 + [False] + [True] * 2
+    ended = np.concatenate((tone(480 * 3), silence(1)))
+    _, packets = lay(PcmEncoder(20), [[ended], [ended]], pause=480 * 2 + 1)
+    spoken = [False] * 4 + [True]
+    assert [packet.pause for packet in packets] == spoken + spoken + [True]
 
 
 @pytest.mark.parametrize("frame_ms", [10, 20, 40, 60])
