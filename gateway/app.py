@@ -30,7 +30,6 @@ from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
 from gateway.errors import ERRORS
 from gateway.formats import make_encoder
-from gateway.formats import make_encoder
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.metrics import CONTENT_TYPE, Metrics

@@ -48,7 +48,6 @@ Label = Annotated[str, Field(max_length=64)]
 Turn = Annotated[int, Field(ge=1, lt=2**32)]
 Position = Annotated[int, Field(ge=0, lt=2**53)]
 PauseLength = Annotated[int, Field(ge=70, le=2_000)]
-PauseLength = Annotated[int, Field(ge=70, le=2_000)]
 
 
 class SessionStart(_Message):
@@ -64,13 +63,7 @@ class SessionStart(_Message):
     format: str = "opus"
     frame_ms: Literal[10, 20, 40, 60] = 20
     sample_rate: Literal[8_000, 12_000, 16_000, 24_000, 48_000] | None = None
-    sample_rate: Literal[8_000, 12_000, 16_000, 24_000, 48_000] | None = None
     bitrate: Annotated[int, Field(ge=16_000, le=96_000)] = 32_000
-    fec: bool = False
-    dtx: bool = False
-    clause_pause_ms: PauseLength | None = None
-    sentence_pause_ms: PauseLength | None = None
-    paragraph_pause_ms: PauseLength | None = None
     fec: bool = False
     dtx: bool = False
     clause_pause_ms: PauseLength | None = None

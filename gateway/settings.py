@@ -106,9 +106,5 @@ class Settings:
             value = getattr(self, f"{kind}_pause_ms")
             if value > 2000:
                 raise SettingError(f"{kind}_pause_ms is {value}; a pause has at most 2000.")
-        for kind in ("clause", "sentence", "paragraph"):
-            value = getattr(self, f"{kind}_pause_ms")
-            if value > 2000:
-                raise SettingError(f"{kind}_pause_ms is {value}; a pause has at most 2000.")
         if self.pieces_ahead < 1:
             raise SettingError("pieces_ahead is 0; at least one piece has to be made at a time.")
