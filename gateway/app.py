@@ -48,6 +48,8 @@ from gateway.transport import StreamProtocol
 _log = logging.getLogger("voxgate")
 _MAX_PIECE_CHARS = 200
 _SEND_BUFFER_BYTES = 65_536
+_TCP_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+"""Seconds, seconds, probes: a dead peer is found after 25 s."""
 SynthesizerFactory = Callable[[], Synthesizer]
 
 
@@ -259,6 +261,10 @@ def listen(settings: Settings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        # Finds dead peers of plain HTTP too, which has no pings.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _TCP_KEEPALIVE.items():
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)
         listener.bind((settings.host, settings.port))
     except OSError as failure:
         listener.close()

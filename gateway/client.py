@@ -17,10 +17,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from gateway import protocol
+from gateway.link import GatewayError, Link
 from gateway.protocol import (
     AudioFlag,
     Error,
@@ -30,18 +29,9 @@ from gateway.protocol import (
     TurnDone,
 )
 
+__all__ = ["Audio", "Event", "GatewayError", "VoiceClient", "read_message", "stream_url"]
+
 _MAX_SLICE = 2_000
-_CONNECT_SECONDS = 10.0
-
-
-class GatewayError(Exception):
-    """The server refused, failed, or went away. `code` is stable; see docs/protocol.md."""
-
-    def __init__(self, code: str, message: str, retry_after_ms: int | None = None) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
-        self.retry_after_ms = retry_after_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,11 @@ Text = str | AsyncIterable[str]
 
 
 class VoiceClient:
-    """One session. Turns are spoken one at a time with `speak`; `cancel` may come from any task."""
+    """One session. Turns are spoken one at a time with `speak`; `cancel` may come from any task.
+
+    With `reconnect` the session survives the loss of its connection: events go on where they were,
+    none lost and none twice.
+    """
 
     def __init__(
         self,
@@ -80,6 +74,7 @@ class VoiceClient:
         bitrate: int = 32_000,
         captions: bool = True,
         live: bool = True,
+        reconnect: bool = False,
     ) -> None:
         self.url = stream_url(url)
         self.started: SessionStarted
@@ -94,20 +89,16 @@ class VoiceClient:
             "bitrate": bitrate,
             "captions": captions,
             "live": live,
+            "resume": reconnect or None,
         }
-        self._socket: ClientConnection
+        self.link = Link(self.url, reconnect=reconnect)
         self._writable = asyncio.Event()
         self._synced = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> VoiceClient:
         """Raises `GatewayError`: `unreachable`, or the code with which the server refused."""
-        try:
-            self._socket = await connect(
-                self.url, compression=None, max_size=None, open_timeout=_CONNECT_SECONDS
-            )
-        except (OSError, TimeoutError, InvalidHandshake) as failure:
-            raise GatewayError("unreachable", f"{self.url}: {failure}") from failure
+        await self.link.open()
         try:
             # A server that refuses has closed already, but its reason can still be read.
             with contextlib.suppress(GatewayError):
@@ -116,31 +107,25 @@ class VoiceClient:
             if not isinstance(event, SessionStarted):
                 raise _refusal(event)
         except BaseException:
-            await self._socket.close()
+            await self.link.close()
             raise
         self.started = event
+        if event.token is not None:
+            self.link.resumable(event.token, event.limits["resume_seconds"])
         self._writable.set()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._socket.close()
+        await self.link.close()
 
     async def send(self, type: str, **values: Any) -> None:
         """One client message; fields that are None are left out."""
-        message = {"type": type, **{k: v for k, v in values.items() if v is not None}}
-        try:
-            await self._socket.send(orjson.dumps(message).decode())
-        except ConnectionClosed as closed:
-            raise _closed(closed) from closed
+        await self.link.send({"type": type, **{k: v for k, v in values.items() if v is not None}})
 
     async def receive(self) -> Event:
         """The next event of whatever turn. Raises `GatewayError` at the end of the session."""
         while True:
-            try:
-                raw = await self._socket.recv()
-            except ConnectionClosed as closed:
-                raise _closed(closed) from closed
-            event = self._read(raw)
+            event = self._read(await self.link.receive())
             if event is not None:
                 return event
 
@@ -281,8 +266,3 @@ def _refusal(event: Event) -> GatewayError:
     if isinstance(event, Error):
         return GatewayError(event.code, event.message, event.retry_after_ms)
     return GatewayError("unexpected", f"The server sent {type(event).__name__}.")
-
-
-def _closed(closed: ConnectionClosed) -> GatewayError:
-    code = closed.rcvd.reason if closed.rcvd is not None and closed.rcvd.reason else "closed"
-    return GatewayError(code, f"The connection is closed ({closed}).")

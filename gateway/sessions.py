@@ -41,8 +41,10 @@ class Sessions:
     def find(self, token: str) -> Runner:
         """The session that a token resumes. Raises `ProtocolError`."""
         runner = self._by_token.get(token)
-        if runner is None or runner.over.done() or not runner.session.resumable:
+        if runner is None or not runner.session.resumable:
             raise ProtocolError("session_expired" if token in self._gone else "unknown_session")
+        if runner.over.done():
+            raise ProtocolError("session_expired")
         return runner
 
     def resumed(self, runner: Runner) -> None:

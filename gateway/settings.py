@@ -62,7 +62,9 @@ class Settings:
 
     start_timeout_seconds: float = 10.0
     ping_interval_seconds: float = 10.0
-    ping_timeout_seconds: float = 20.0
+    ping_timeout_seconds: float = 14.0
+    """A peer that is gone without a word is found within 30 s: it may have sent something right
+    after a ping, and is asked once more then."""
     resume_seconds: float = 30.0
     """A session whose connection was lost waits so long for another one, if its client asked."""
     replay_bytes: int = 524_288

@@ -8,6 +8,8 @@ import gc
 import json
 import socket
 import struct
+import sys
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +22,8 @@ from websockets.exceptions import ConnectionClosed
 from engine.api import SpeechError
 from gateway.protocol import AudioFlag, unpack_audio
 from gateway.session import Session
+from gateway.settings import Settings
+from gateway.transport import GRACE_SECONDS
 
 TEXT = "This is the first sentence. And here comes the second one."
 
@@ -271,6 +275,87 @@ async def test_a_peer_that_is_silently_gone_is_found_by_pings(run: Run) -> None:
                 await asyncio.sleep(0.01)
         assert engine.running == 0
         deaf.socket.close()
+
+
+def test_by_default_a_dead_peer_is_found_within_thirty_seconds() -> None:
+    settings = Settings()
+    asked = settings.ping_interval_seconds + settings.ping_timeout_seconds + GRACE_SECONDS
+    asked_again = 2 * (settings.ping_timeout_seconds + GRACE_SECONDS)
+    assert max(asked, asked_again) <= 30
+
+
+async def test_a_silent_peer_of_a_session_that_may_resume_is_waited_for_only_so_long(
+    run: Run,
+) -> None:
+    engine = FakeSynthesizer(lambda _request, _number: Script(hold=asyncio.Event()))
+    async with run(
+        engine, ping_interval_seconds=0.1, ping_timeout_seconds=0.2, resume_seconds=0.2
+    ) as running:
+        deaf = DeafSocket()
+        await deaf.connect(running.port)
+        deaf.send(type="session.start", resume=True)
+        deaf.send(type="text.append", text=TEXT)
+        while not engine.running:
+            await asyncio.sleep(0.005)
+        async with asyncio.timeout(60):
+            await running.quiet()
+        assert engine.running == 0
+        metrics = running.gateway.metrics.render().decode()
+        assert 'voxgate_sessions_closed_total{code="expired"} 1.0' in metrics
+        deaf.socket.close()
+
+
+async def test_a_peer_that_sends_but_cannot_read_the_ping_yet_is_alive(run: Run) -> None:
+    async with run(ping_interval_seconds=0.05, ping_timeout_seconds=0.05) as running:
+        deaf = DeafSocket()
+        await deaf.connect(running.port)
+        deaf.send(type="session.start")
+        protocol = next(iter(running.server.server_state.connections))
+        pings = 0
+        while pings < 3:
+            before = protocol.pending_ping_payload
+            while protocol.pending_ping_payload == before:
+                deaf.send(type="ping")
+                await asyncio.sleep(0.02)
+            pings += 1
+            assert running.gateway.sessions.live
+        async with asyncio.timeout(60):
+            await running.quiet()
+        deaf.socket.close()
+
+
+async def test_a_busy_loop_does_not_take_a_live_peer_for_dead(run: Run) -> None:
+    async with run(ping_interval_seconds=0.05, ping_timeout_seconds=0.2) as running:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            PEER,
+            running.url.replace("http", "ws") + "/v1/stream",
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"started\n"
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            time.sleep(0.5)  # noqa: ASYNC251
+        process.terminate()
+        assert await process.stdout.readline() == b""
+        await process.wait()
+
+
+PEER = """
+import json, sys
+from websockets.sync.client import connect
+
+with connect(sys.argv[1], compression=None) as peer:
+    peer.send(json.dumps({"type": "session.start"}))
+    peer.recv()
+    print("started", flush=True)
+    try:
+        peer.recv()
+    except Exception as closed:
+        print(closed, flush=True)
+"""
 
 
 async def test_a_client_that_answers_pings_may_stay_silent(run: Run) -> None:
