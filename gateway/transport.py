@@ -18,8 +18,6 @@ EXTENSION = "voxgate.fail"
 HIGH_WATER_BYTES = 16_384
 """About 4 s of Opus at 32 kbit/s beyond what the kernel buffers."""
 LINGER_SECONDS = 1.0
-GRACE_SECONDS = 1.0
-"""A loop that was busy gets so long to read the pong that lies in the socket already."""
 LOST = 1006
 """Code of the disconnect when no close frame came: RFC 6455 keeps it for that."""
 
@@ -67,13 +65,9 @@ class StreamProtocol(WebSocketsSansIOProtocol):
         super().send_keepalive_ping()
 
     def keepalive_timeout(self) -> None:
-        self.pong_timer = self.loop.call_later(GRACE_SECONDS, self._no_pong)
-
-    def _no_pong(self) -> None:
-        self.pong_timer = None
         if self._heard:
             # The ping waits behind audio on a slow line; who sends is alive.
-            self.pending_ping_payload = None
+            self.pong_timer = self.pending_ping_payload = None
             self.send_keepalive_ping()
             return
         super().keepalive_timeout()
