@@ -12,6 +12,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.frames = 0
+        self.steps = 0
         self._preemptions = self._queries = self._hits = 0
         self.gauges_to_zero()
 
@@ -44,6 +45,7 @@ class Counters:
         return Logger(vllm_config, engine_index)
 
     def record(self, scheduler: Any, iteration: Any) -> None:
+        self.steps += 1
         if scheduler is not None:
             self._running = scheduler.num_running_reqs
             self._waiting = scheduler.num_waiting_reqs

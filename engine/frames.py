@@ -1,8 +1,9 @@
 """Frame handles: the shared table behind the token ids.
 
 vLLM wants one token id a step; a frame is several codes. So every frame is a row of a table and
-its token id names the row. The table is one file of shared memory: the engine process writes what
-the front end reads, and it outlives an engine process that is restarted.
+its token id names the row. The table is shared memory: the engine process writes what the front end
+reads, and it outlives an engine process that is restarted. It has no name in any file system, only
+one in /proc for as long as its creator holds it, so whoever is killed leaves nothing behind.
 
 Token ids:
 
@@ -24,11 +25,8 @@ them: a row that changed under the reader is always noticed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
-import secrets
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +45,6 @@ FRAME_BASE = 1_000_000
 PATH_VARIABLE = "VOXGATE_FRAMES"
 """Environment variable that tells the engine process where the store is."""
 
-_PREFIX = "voxgate-frames-"
 _MAGIC = 0x766F78_6761_7465
 _LAYOUT = 1
 _HEADER_BYTES = 4096
@@ -136,11 +133,9 @@ class FrameStore:
     hidden: npt.NDArray[np.floating[Any]]
     """Ring of hidden states (hidden_rows, hidden_size)."""
 
-    def __init__(self, path: Path, descriptor: int, shape: StoreShape, *, owner: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, shape: StoreShape) -> None:
         self.path = path
         self.shape = shape
-        # Also when the creator's process ends without closing it.
-        self._remove = weakref.finalize(self, path.unlink, missing_ok=True) if owner else None
         self._descriptor = descriptor
         self._lock = Lock()
         self._map = mmap.mmap(descriptor, 0)
@@ -153,34 +148,17 @@ class FrameStore:
             offset += _aligned(count * dtype.itemsize)
 
     @classmethod
-    def create(cls, shape: StoreShape, directory: Path = Path("/dev/shm")) -> FrameStore:
-        """Make a new store and remove those that dead processes left behind.
+    def create(cls, shape: StoreShape) -> FrameStore:
+        """Make a new store, empty; its memory is taken as it is used.
 
-        Raises `OSError` when the directory has no room for it.
+        Raises `OSError` when the system gives no shared memory.
         """
-        _remove_stale(directory)
         size = _HEADER_BYTES + sum(
             _aligned(rows * columns * dtype.itemsize)
             for _, (rows, columns), dtype in shape.sections()
         )
-        name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-        # Locked before it gets its name, so that no other process takes it for a stale one.
-        hidden_path = directory / f".{name}"
-        descriptor = os.open(hidden_path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Allocated at once: a full shared memory must be an error here, not a SIGBUS later.
-            os.posix_fallocate(descriptor, 0, size)
-        except OSError as error:
-            os.close(descriptor)
-            hidden_path.unlink()
-            raise OSError(
-                error.errno,
-                f"no room for {size >> 20} MiB of shared frames in {directory} "
-                "(in a container, raise --shm-size)",
-            ) from error
-        path = directory / name
-        hidden_path.rename(path)
+        descriptor = os.memfd_create("voxgate-frames", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, size)
         header = {
             "magic": _MAGIC,
             "layout": _LAYOUT,
@@ -192,7 +170,7 @@ class FrameStore:
             "hidden_rows": shape.hidden_rows,
             "hidden_bytes": shape.hidden_bytes,
         }
-        store = cls(path, descriptor, shape, owner=True)
+        store = cls(Path(f"/proc/{os.getpid()}/fd/{descriptor}"), descriptor, shape)
         for field, value in header.items():
             store._header[_SLOT[field]] = value
         return store
@@ -207,7 +185,7 @@ class FrameStore:
             os.close(descriptor)
             raise OSError(f"{path} is not a frame store of this version")
         sizes = {name: int(header[_SLOT[name]]) for name in StoreShape.__dataclass_fields__}
-        return cls(path, descriptor, StoreShape(**sizes), owner=False)
+        return cls(path, descriptor, StoreShape(**sizes))
 
     @property
     def serial(self) -> int:
@@ -302,29 +280,11 @@ class FrameStore:
         return codes, hidden
 
     def close(self) -> None:
-        """Unmap; the creator also removes the file. Views taken earlier keep their memory."""
+        """Unmap, and let no one attach to it any more. Views taken earlier keep their memory."""
         for name, _, _ in self.shape.sections():
             with contextlib.suppress(AttributeError):
                 delattr(self, name)
         del self._header
         with contextlib.suppress(BufferError):
             self._map.close()
-        if self._remove is not None:
-            self._remove()
         os.close(self._descriptor)
-
-
-def _remove_stale(directory: Path) -> None:
-    """Remove stores whose creator is gone: it held a lock for as long as it lived."""
-    for path in directory.glob(f"{_PREFIX}*"):
-        try:
-            descriptor = os.open(path, os.O_RDWR)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)

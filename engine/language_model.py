@@ -1,17 +1,14 @@
 """The language model as a service: prompts of token ids in, batches of frames out.
 
-Owns one vLLM engine process and the frame store they share. When the process dies, every pending
-generation fails at once and a new process is started in the background on the same store, so that
-registered voices stay valid and serials go on.
+Owns one vLLM engine process and the frame store they share, which outlives a process that had to be
+replaced, so that registered voices stay valid and serials go on.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,24 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from engine import vllm_engine
 from engine.api import EngineStats, SpeechError
 from engine.batch import EXTRA_ARGS_KEY, RequestParams
 from engine.checkpoints.base import Codes, CodeSampling
 from engine.counters import Counters
 from engine.frames import FRAME_BASE, FrameStore, StoreShape
 from engine.lm_config import LmConfig
+from engine.supervision import SupervisedEngine
 from engine.vllm_engine import LanguageModelSettings
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 __all__ = ["FrameBatch", "LanguageModel", "LanguageModelSettings"]
-
-_log = logging.getLogger(__name__)
-
-_BACK_OFF = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds before each attempt to start a new engine process; the last one repeats."""
 
 _PROMPT_FRAMES = 6
 """Frames at the start of a generation that come one a message: the first sound is among them."""
@@ -81,117 +73,21 @@ class LanguageModel:
                 hidden_bytes=4 if settings.dtype == "float32" else 2,
             )
         )
-        self._state: Literal["starting", "ready", "restarting", "stopped"] = "stopped"
         self._closed = False
-        self._llm: AsyncLLM | None = None
-        self._sentinels: list[int] = []
-        self._launching: asyncio.Task[None] | None = None
-        self._restarts = 0
         self._counters = Counters()
+        self._engine = SupervisedEngine(settings, self._config, self._store, self._counters)
         self._names = itertools.count()
 
-    # -- life ------------------------------------------------------------------------------------
-
     async def start(self) -> None:
-        """Start the engine process; takes some seconds, off the event loop.
-
-        Raises what vLLM raises, and `SpeechError("engine_stopped")` if closed meanwhile.
-        """
-        self._state = "starting"
-        self._launching = asyncio.create_task(self._launch())
-        try:
-            await self._launching
-        except asyncio.CancelledError:
-            if self._closed:
-                raise self._gone() from None
-            raise
-        finally:
-            if not self._llm:
-                self._state = "stopped"
+        """See `SupervisedEngine.start`."""
+        await self._engine.start()
 
     async def close(self) -> None:
         """Stop the engine process and free the shared memory; pending generations fail."""
-        if self._closed:
-            return
-        self._closed = True
-        self._state = "stopped"
-        if self._launching is not None:
-            self._launching.cancel()
-            await asyncio.wait([self._launching])
-        await self._discard()
-        self._store.close()
-
-    async def _launch(self) -> None:
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(
-                vllm_engine.start,
-                self._settings,
-                self._config,
-                self._store,
-                self._counters.logger,
-                self._take,
-            )
-        )
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # The thread cannot be interrupted; what it starts must not outlive us.
-            await asyncio.wait([starting])
-            await self._discard()
-            raise
-        assert self._llm is not None
-        self._counters.gauges_to_zero()
-        loop = asyncio.get_running_loop()
-        self._sentinels = vllm_engine.sentinels(self._llm)
-        for sentinel in self._sentinels:
-            loop.add_reader(sentinel, self._on_death)
-        self._state = "ready"
-
-    def _take(self, llm: AsyncLLM) -> None:
-        self._llm = llm
-
-    def _on_death(self) -> None:
-        """The engine process ended by itself."""
-        _log.error("the engine process died; starting another")
-        self._forget_sentinels()
-        self._state = "restarting"
-        self._fail_pending()
-        self._launching = asyncio.get_running_loop().create_task(self._relaunch())
-
-    async def _relaunch(self) -> None:
-        for attempt in itertools.count():
-            await self._discard()
-            await asyncio.sleep(_BACK_OFF[min(attempt, len(_BACK_OFF) - 1)])
-            try:
-                await self._launch()
-            except Exception:
-                _log.exception("the engine process did not start (attempt %d)", attempt + 1)
-                continue
-            self._restarts += 1
-            return
-
-    async def _discard(self) -> None:
-        """Stop the current engine process, if there is one."""
-        self._forget_sentinels()
-        self._fail_pending()
-        llm, self._llm = self._llm, None
-        if llm is not None:
-            if llm.output_handler is not None:
-                # Or it would report the end of the engine process as an error.
-                llm.output_handler.cancel()
-            await asyncio.to_thread(vllm_engine.stop, llm)
-
-    def _forget_sentinels(self) -> None:
-        loop = asyncio.get_running_loop()
-        for sentinel in self._sentinels:
-            loop.remove_reader(sentinel)
-        self._sentinels = []
-
-    def _fail_pending(self) -> None:
-        if self._llm is not None:
-            from vllm.v1.engine.exceptions import EngineDeadError
-
-            self._llm.output_processor.propagate_error(EngineDeadError())
+        if not self._closed:
+            self._closed = True
+            await self._engine.close()
+            self._store.close()
 
     # -- registering -----------------------------------------------------------------------------
 
@@ -209,7 +105,7 @@ class LanguageModel:
 
     def stats(self) -> EngineStats:
         """The engine as of its last step; `frames` counts those delivered to callers."""
-        return self._counters.snapshot(self._state, self._restarts)
+        return self._counters.snapshot(self._engine.state, self._engine.restarts)
 
     # -- generating ------------------------------------------------------------------------------
 
@@ -275,7 +171,7 @@ class LanguageModel:
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        llm = self._engine()
+        llm = self._engine.llm
         room = self._settings.max_model_len - len(prompt)
         if room < 1:
             raise SpeechError(
@@ -313,7 +209,7 @@ class LanguageModel:
                     _set_stream_interval(llm, request_id, interval)
                 yield output
         except EngineDeadError:
-            raise self._gone() from None
+            raise self._engine.gone() from None
         finally:
             await stream.aclose()
 
@@ -323,19 +219,7 @@ class LanguageModel:
                 "frame_ring_overrun", "the ring of frames wrapped under this generation"
             )
         if completion.finish_reason not in ("stop", "length"):
-            raise self._gone()
-
-    def _engine(self) -> AsyncLLM:
-        if self._state != "ready" or self._llm is None or self._llm.errored:
-            raise self._gone()
-        return self._llm
-
-    def _gone(self) -> SpeechError:
-        if self._state == "stopped":
-            return SpeechError("engine_stopped", "the speech engine is not running")
-        return SpeechError(
-            "engine_restarting", "the speech engine is restarting; try again soon", retryable=True
-        )
+            raise self._engine.gone()
 
 
 def _set_stream_interval(llm: AsyncLLM, request_id: str, interval: int) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
+
+import psutil
 
 from engine.frames import PATH_VARIABLE, FrameStore
 from engine.lm_config import LmConfig
@@ -78,7 +81,10 @@ def start(
     tracebacks hold the frames of its callers, and with them what these return, for good.
     """
     on_cpu = settings.device == "cpu"
-    with _environment(_variables(settings, store.path)), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        # vLLM's sockets and rendezvous need names only until all have met.
+        meeting = stack.enter_context(tempfile.TemporaryDirectory(prefix="voxgate-"))
+        stack.enter_context(_environment(_variables(settings, store.path, meeting)))
         if on_cpu:
             launch.start_importing()
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -137,11 +143,18 @@ def sentinels(llm: AsyncLLM) -> list[int]:
     return [process.sentinel for process in manager.processes]
 
 
-def _variables(settings: LanguageModelSettings, frames: Path) -> dict[str, str]:
+def processes(llm: AsyncLLM) -> list[psutil.Process]:
+    """The engine process, so that it can be told from a later one with the same id."""
+    manager = llm.engine_core.resources.engine_manager
+    return [psutil.Process(process.pid) for process in manager.processes]
+
+
+def _variables(settings: LanguageModelSettings, frames: Path, meeting: str) -> dict[str, str]:
     """Environment variables the engine process must start with."""
     variables = {
         PATH_VARIABLE: str(frames),
         CREATOR_VARIABLE: str(os.getpid()),
+        "VLLM_RPC_BASE_PATH": meeting,
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),

@@ -19,7 +19,7 @@ from typing import Any
 CORES_VARIABLE = "VOXGATE_CORES"
 """Environment variable: the cores an engine process may use, separated by commas."""
 
-_PRELOAD = ["vllm.v1.engine.core", "vllm.model_executor.model_loader", "engine.runners.v1"]
+_PRELOAD = ["engine.runners.preload"]
 
 
 def start_importing() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +21,6 @@ import pytest_asyncio
 
 from engine.api import SpeechError
 from engine.checkpoints.base import Codes, CodeSampling
-from engine.frames import FRAME_BASE
 from engine.language_model import LanguageModel, LanguageModelSettings
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -66,8 +66,15 @@ def engine_processes() -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if "EngineCore" in p.name()]
 
 
-def store_files() -> set[Path]:
-    return set(Path("/dev/shm").glob(f"voxgate-frames-{os.getpid()}-*"))
+def leftovers() -> list[str]:
+    """Shared memory this process holds, and names of sockets in the file system."""
+    descriptors = [
+        os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()
+    ]
+    return [
+        *sorted(name for name in descriptors if "voxgate-frames" in name),
+        *sorted(map(str, Path(tempfile.gettempdir()).glob("voxgate-*"))),
+    ]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -147,7 +154,7 @@ async def test_an_interrupt_from_the_terminal_is_the_parents_business(lm: Langua
 
 async def test_a_killed_engine_fails_what_is_pending_and_comes_back(lm: LanguageModel) -> None:
     voice = [3, *lm.register_frames(np.full((63, 4), 7, np.int16))]
-    before = await collect(lm, [*voice, 5], SAMPLING)
+    first = [batch async for batch in lm.generate([*voice, 5], SAMPLING)]
     restarts = lm.stats().restarts
     (engine,) = engine_processes()
     long = replace(SAMPLING, min_frames=450, max_frames=450)
@@ -179,12 +186,46 @@ async def test_a_killed_engine_fails_what_is_pending_and_comes_back(lm: Language
     # The registered voice is still there, and handles of the first life are not reused.
     generation = lm.generate([*voice, 5], SAMPLING)
     batches = [batch async for batch in generation]
-    assert np.array_equal(np.concatenate([batch.codes for batch in batches]), before)
-    assert min(i for batch in batches for i in batch.ids) > FRAME_BASE + 20 * 20
+    codes_before, codes = (np.concatenate([b.codes for b in run]) for run in (first, batches))
+    assert np.array_equal(codes, codes_before)
+    assert min(i for b in batches for i in b.ids) > max(i for b in first for i in b.ids)
+
+
+async def test_a_hung_engine_is_killed_and_replaced(lm: LanguageModel) -> None:
+    restarts = lm.stats().restarts
+    (engine,) = engine_processes()
+    tasks = [
+        asyncio.create_task(
+            collect(lm, [5, seed], replace(SAMPLING, min_frames=450, max_frames=450, seed=seed))
+        )
+        for seed in range(20)
+    ]
+    await until(lambda: lm.stats().running == 16)
+    engine.suspend()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(result, SpeechError)
+        assert result.code == "engine_restarting"
+        assert result.retryable
+    await until(lambda: lm.stats().state == "ready")
+    assert lm.stats().restarts == restarts + 1
+    assert not engine.is_running()
+    assert len(await collect(lm, [5, 6], SAMPLING)) == 20
+
+
+async def test_an_engine_whose_fork_server_dies_is_replaced_not_doubled(lm: LanguageModel) -> None:
+    restarts = lm.stats().restarts
+    (engine,) = engine_processes()
+    server = engine.parent()
+    assert server is not None
+    server.kill()
+    await until(lambda: lm.stats().restarts == restarts + 1)
+    assert not engine.is_running()
+    assert len(engine_processes()) == 1
+    assert len(await collect(lm, [5, 6], SAMPLING)) == 20
 
 
 async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_dir: Path) -> None:
-    files = store_files()
+    before = leftovers()
     other = LanguageModel(settings(random_model_dir))
     with pytest.raises(SpeechError) as error:
         await collect(other, [5], SAMPLING)
@@ -197,13 +238,13 @@ async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_
         await start
     await other.close()
     await other.close()
-    assert store_files() == files
+    assert leftovers() == before
     assert {process.pid for process in engine_processes()} == mine
 
 
-async def test_an_orphaned_engine_process_exits(random_model_dir: Path) -> None:
+async def test_a_killed_front_end_leaves_nothing(random_model_dir: Path) -> None:
     script = """
-        import asyncio, os, sys
+        import asyncio, os, signal, sys
         from pathlib import Path
         import psutil
         from engine.language_model import LanguageModel, LanguageModelSettings
@@ -215,18 +256,29 @@ async def test_an_orphaned_engine_process_exits(random_model_dir: Path) -> None:
             for process in psutil.Process().children(recursive=True):
                 print(process.pid)
             sys.stdout.flush()
-            os._exit(1)
+            os.kill(os.getpid(), signal.SIGKILL)
 
         if __name__ == "__main__":
             asyncio.run(main())
     """
-    program = random_model_dir / "orphan.py"
+    program = random_model_dir / "killed.py"
     program.write_text(textwrap.dedent(script))
-    dying = await asyncio.create_subprocess_exec(
-        sys.executable, program, random_model_dir, stdout=subprocess.PIPE
-    )
-    output, _ = await dying.communicate()
-    pids = [int(line) for line in output.split()]
-    assert pids
-    _, alive = psutil.wait_procs([psutil.Process(p) for p in pids if psutil.pid_exists(p)], 30)
-    assert not alive
+    shared = set(Path("/dev/shm").iterdir())
+    # Not in pytest's own folder: the path of a socket has at most 107 characters.
+    with tempfile.TemporaryDirectory() as folder:
+        dying = await asyncio.create_subprocess_exec(
+            sys.executable,
+            program,
+            random_model_dir,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"TMPDIR": folder},
+        )
+        output, _ = await dying.communicate()
+        assert dying.returncode == -signal.SIGKILL
+        pids = [int(line) for line in output.split()]
+        assert pids
+        _, alive = psutil.wait_procs([psutil.Process(p) for p in pids if psutil.pid_exists(p)], 30)
+        assert not alive
+        # The compiler's cache is for the next start.
+        assert [path.name for path in Path(folder).iterdir()] in ([], ["torchinductor_root"])
+    assert not [path for path in set(Path("/dev/shm").iterdir()) - shared if path.is_file()]

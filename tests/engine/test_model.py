@@ -36,9 +36,9 @@ CONFIG = LmConfig(family="mini", text_vocab=30, end_id=30, overrun_id=31)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[FrameStore]:
+def store() -> Iterator[FrameStore]:
     shape = StoreShape(rows=16, codebooks=4, hidden_size=128, static_rows=40, speaker_rows=3)
-    store = FrameStore.create(shape, tmp_path)
+    store = FrameStore.create(shape)
     yield store
     store.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,9 +27,9 @@ SLOTS, PROMPT = 6, 5
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[FrameStore]:
+def store() -> Iterator[FrameStore]:
     shape = StoreShape(rows=64, codebooks=4, hidden_size=8, hidden_rows=32, hidden_bytes=4)
-    store = FrameStore.create(shape, tmp_path)
+    store = FrameStore.create(shape)
     yield store
     store.close()
 

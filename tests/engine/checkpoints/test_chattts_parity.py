@@ -88,8 +88,7 @@ class Running:
         return ids
 
     async def in_engine(self, function: Any, *arguments: Any) -> npt.NDArray[np.float32]:
-        assert self.lm._llm is not None
-        results = await self.lm._llm.collective_rpc(function, args=arguments)
+        results = await self.lm._engine.llm.collective_rpc(function, args=arguments)
         return np.asarray(results[0], np.float32)
 
 
