@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.language_model import LanguageModelSettings
+from engine.quantization import Quantization
 from engine.settings import EngineSettings, cores, split_cores
 
 Device = Literal["cpu", "cuda"]
@@ -38,6 +39,16 @@ def can_compile() -> bool:
     return compiler is not None and headers.is_file()
 
 
+def _quantization(settings: EngineSettings, device: Device) -> Quantization:
+    """Int8 where one core reads the weights at every step and multiplies eight bits as they are."""
+    if settings.quantization != "auto":
+        return settings.quantization
+    import torch
+
+    suits = device == "cpu" and settings.dtype in ("auto", "bfloat16")
+    return "int8" if suits and torch.cpu._is_vnni_supported() else "none"
+
+
 def language_model_settings(
     settings: EngineSettings, device: Device, model_dir: Path
 ) -> LanguageModelSettings:
@@ -60,7 +71,7 @@ def language_model_settings(
         model_dir=model_dir,
         device=device,
         dtype="bfloat16" if settings.dtype == "auto" else settings.dtype,
-        quantization=__import__("os").environ.get("QQ", "int8"),
+        quantization=_quantization(settings, device),
         block_size=settings.block_size,
         max_num_seqs=settings.max_streams or (_CPU_STREAMS if on_cpu else _CUDA_STREAMS),
         max_model_len=settings.max_model_len or min(positions, _LONGEST_SEQUENCE),

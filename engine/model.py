@@ -168,8 +168,8 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
             "model.norm.weight"
         }
         # A quantised attention layer has scales of its KV cache, with values of their own.
-        wanted = {name for name in ours - own if ".attn." not in name}
-        problems += [f"{name} is missing" for name in sorted(wanted - loaded)]
+        needed = {name for name in ours - own if ".attn." not in name}
+        problems += [f"{name} is missing" for name in sorted(needed - loaded)]
         if problems:
             raise CheckpointError("language model weights: " + "; ".join(problems))
         return loaded | own

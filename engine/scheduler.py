@@ -44,7 +44,8 @@ class _Paced:
             Standing(request.request_id, request.priority, request.num_output_tokens)
             for request in self.running
         ]
-        return self._leads.resting(standings, arriving, time.monotonic())
+        resting: set[str] = self._leads.resting(standings, arriving, time.monotonic())
+        return resting
 
 
 class _PacedScheduler(_Paced, Scheduler):  # type: ignore[misc]
