@@ -90,6 +90,7 @@ class Offer:
             seed=voicing.seed,
             captions=start.captions,
             live=start.live,
+            interrupt=start.interrupt,
             audio=audio,
             limits={
                 "message_bytes": settings.max_message_bytes,

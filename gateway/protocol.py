@@ -71,6 +71,7 @@ class SessionStart(_Message):
     paragraph_pause_ms: PauseLength | None = None
     captions: bool = True
     live: bool = True
+    interrupt: bool = False
     resume: bool = False
 
 
@@ -86,13 +87,14 @@ class SessionResume(_Message):
 
 
 class SessionUpdate(_Message):
-    """Changes how the turns that start after it are spoken."""
+    """Changes how the turns that start after it are spoken, or all text sent after it."""
 
     type: Literal["session.update"] = "session.update"
     voice: str | None = None
     language: str | None = None
     speed: float | None = None
     seed: Seed | None = None
+    scope: Literal["turn", "piece"] = "turn"
 
 
 class TextAppend(_Message):
@@ -107,6 +109,18 @@ class TextFlush(_Message):
 
     type: Literal["text.flush"] = "text.flush"
     id: Label | None = None
+
+
+class TurnStart(_Message):
+    """Opens a turn; one that is open gets no more text.
+
+    With `interrupt` it cancels, like `turn.cancel`, every turn not yet heard to its end.
+    """
+
+    type: Literal["turn.start"] = "turn.start"
+    interrupt: bool = False
+    played_samples: Position | None = None
+    played_ms: Annotated[float, Field(ge=0, le=1e9)] | None = None
 
 
 class TurnEnd(_Message):
@@ -156,6 +170,7 @@ ClientMessage = (
     | SessionUpdate
     | TextAppend
     | TextFlush
+    | TurnStart
     | TurnEnd
     | TurnCancel
     | Playback
@@ -230,6 +245,7 @@ class SessionStarted(ServerMessage):
     seed: int | None = None
     captions: bool
     live: bool
+    interrupt: bool
     audio: dict[str, Any]
     limits: dict[str, Any]
     voices: list[str]
@@ -252,9 +268,10 @@ class SessionResumed(ServerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionUpdated(ServerMessage):
-    """In force from the next turn on."""
+    """In force from the next turn on, or from the next piece of `turn`."""
 
     type: ClassVar[str] = "session.updated"
+    turn: int | None = None
     voice: str
     language: str
     speed: float

@@ -102,7 +102,7 @@ class Scheduler:
                 return False
             at_end = lead_at_end(
                 lead,
-                expected_seconds(last.spoken, last.turn.voicing.speed),
+                expected_seconds(last.spoken, last.voicing.speed),
                 last.made / SAMPLE_RATE,
                 now - last.first_audio_at,
             )

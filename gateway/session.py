@@ -84,6 +84,7 @@ class Session:
             protocol.SessionUpdate: self._on_update,
             protocol.TextAppend: self._on_append,
             protocol.TextFlush: self._on_flush,
+            protocol.TurnStart: self._on_turn_start,
             protocol.TurnEnd: self._on_turn_end,
             protocol.TurnCancel: self._on_cancel,
             protocol.Playback: self._on_playback,
@@ -308,8 +309,12 @@ class Session:
             current.speed if update.speed is None else update.speed,
             current.seed if update.seed is None else update.seed,
         )
+        turn = self._turns.open if update.scope == "piece" else None
+        if turn is not None:
+            self._take_in(turn, turn.revoice(self._voicing, now), now)
         self._tell(
             protocol.SessionUpdated(
+                turn=turn.number if turn else None,
                 voice=self._voicing.voice,
                 language=self._voicing.language,
                 speed=self._voicing.speed,
@@ -333,12 +338,13 @@ class Session:
         turn = self._turns.open
         if (turn.characters if turn else 0) + len(text) > settings.max_turn_chars:
             raise ProtocolError("turn_too_long")
-        if self._turns.backlog + len(text) > settings.max_backlog_chars:
+        assert self._start is not None
+        interrupts = turn is None and self._start.interrupt
+        waiting = 0 if interrupts else self._turns.backlog
+        if waiting + len(text) > settings.max_backlog_chars:
             raise ProtocolError("backlog_full")
         if turn is None:
-            if len(self._turns.queue) >= settings.max_open_turns:
-                raise ProtocolError("too_many_turns")
-            turn = self._begin_turn()
+            turn = self._open_turn(protocol.TurnCancel() if interrupts else None, now)
         self._characters += len(text)
         self._take_in(turn, turn.append(text, now, self._turns.lead(now)), now)
         self._check_flow()
@@ -351,6 +357,17 @@ class Session:
             raise ProtocolError("too_many_flushes")
         else:
             self._take_in(turn, turn.flush(message.id, now), now)
+
+    def _on_turn_start(self, message: protocol.TurnStart, now: float) -> None:
+        if self._ending is not None:
+            raise ProtocolError("session_ending")
+        assert self._start is not None
+        interruption = None
+        if message.interrupt or self._start.interrupt:
+            interruption = protocol.TurnCancel(
+                played_samples=message.played_samples, played_ms=message.played_ms
+            )
+        self._open_turn(interruption, now)
 
     def _on_turn_end(self, _: protocol.TurnEnd, now: float) -> None:
         turn = self._turns.open
@@ -387,6 +404,18 @@ class Session:
         self._tell(protocol.Pong(id=message.id))
 
     # -- turns -----------------------------------------------------------------------------------
+
+    def _open_turn(self, interruption: protocol.TurnCancel | None, now: float) -> Turn:
+        """A new turn, behind those that wait or in their place."""
+        if interruption is not None:
+            self._cancel(self._turns.cuts(interruption, now), now)
+            return self._begin_turn()
+        if len(self._turns.queue) >= self._settings.max_open_turns:
+            raise ProtocolError("too_many_turns")
+        before = self._turns.open
+        if before is not None:
+            self._take_in(before, before.end(now), now)
+        return self._begin_turn()
 
     def _begin_turn(self) -> Turn:
         assert self._start is not None

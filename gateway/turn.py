@@ -55,6 +55,7 @@ class Piece:
     start: int
     end: int
     spoken: str
+    voicing: Voicing
     pause: Pause
     cut_at: float
     state: State = State.WAITING
@@ -131,6 +132,12 @@ class Turn:
         self.release_stage += 1
         return self._add(self._text.release(silence), now)
 
+    def revoice(self, voicing: Voicing, now: float) -> list[Piece]:
+        """Cut all text so far; what follows is spoken in another way."""
+        pieces = self._add(self._text.flush(), now)
+        self.voicing = voicing
+        return pieces
+
     def flush(self, flush_id: str | None, now: float) -> list[Piece]:
         """Cut all text so far and answer once its audio is out."""
         pieces = self._add(self._text.flush(), now)
@@ -169,6 +176,7 @@ class Turn:
                 start=text.start,
                 end=text.end,
                 spoken=text.spoken.strip(),
+                voicing=self.voicing,
                 pause=text.pause,
                 cut_at=now,
             )
@@ -181,17 +189,19 @@ class Turn:
 
     def request(self, piece: Piece, priority: int) -> SpeechRequest:
         """What to ask of the engine, going on from the piece before if that is known."""
+        voicing = piece.voicing
         context = None
         if piece.use_context and piece.index:
-            context = self.pieces[piece.index - 1].context
-        seed = self.voicing.seed
+            before = self.pieces[piece.index - 1]
+            context = before.context if before.voicing.voice == voicing.voice else None
+        seed = voicing.seed
         if seed is not None:
             seed = (seed + _SEED_STEP * piece.attempts) % 2**32
         return SpeechRequest(
             text=piece.spoken,
-            voice=self.voicing.voice,
-            language=self.voicing.language,
-            speed=self.voicing.speed,
+            voice=voicing.voice,
+            language=voicing.language,
+            speed=voicing.speed,
             seed=seed,
             priority=priority,
             context=context,
@@ -374,16 +384,16 @@ class Turn:
         return end is not None and heard >= end
 
     def _heard_characters(self, heard: int) -> int:
-        spans = [
-            Span(piece.text, piece.start, piece.end, piece.start_sample, piece.end_sample)
-            for piece in self.pieces
-            if piece.start_sample is not None
-        ]
-        if not spans:
+        laid = [piece for piece in self.pieces if piece.start_sample is not None]
+        if not laid:
             return 0
-        last = spans[-1].text
-        seconds = expected_seconds(last, self.voicing.speed)
-        return heard_until(spans, heard, len(last) / (seconds * SAMPLE_RATE))
+        spans = [
+            Span(piece.text, piece.start, piece.end, piece.start_sample or 0, piece.end_sample)
+            for piece in laid
+        ]
+        last = laid[-1]
+        seconds = expected_seconds(last.text, last.voicing.speed)
+        return heard_until(spans, heard, len(last.text) / (seconds * SAMPLE_RATE))
 
 
 def _milliseconds(samples: int) -> int:

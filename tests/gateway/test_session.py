@@ -43,6 +43,7 @@ class TestStart:
             "seed": 7,
             "captions": False,
             "live": False,
+            "interrupt": False,
             "audio": {
                 "format": "pcm_s16le",
                 "sample_rate": 24000,
@@ -296,6 +297,128 @@ class TestTurns:
         assert len(h.messages("error")) == 1
         assert len(h.messages("turn.done")) == 1
         assert h.out[-1] == Close(1012, "draining")
+
+
+class TestPreemption:
+    def test_turns_wait_for_each_other_unless_told_otherwise(self) -> None:
+        h = Harness()
+        for _ in range(2):
+            h.send("turn.start")
+            h.send("text.append", text=SENTENCE)
+            h.send("turn.end")
+        h.speak_all()
+        assert [m["turn"] for m in h.messages("turn.done")] == [1, 2]
+        assert not h.messages("turn.cancelled")
+
+    def test_a_new_turn_may_take_the_place_of_all_others(self) -> None:
+        h = Harness()
+        for _ in range(2):
+            h.send("text.append", text=SENTENCE)
+            h.send("turn.end")
+        h.audio(h.keys[0], 4800)
+        h.take()
+        h.out.clear()
+        h.send("turn.start", interrupt=True, played_samples=0)
+        h.send("text.append", text="Stop. ")
+        h.send("turn.end")
+        h.speak_all()
+        assert h.types()[:3] == ["turn.cancelled", "turn.cancelled", "turn.started"]
+        first, second = h.messages("turn.cancelled")
+        assert (first["turn"], first["unspoken"], first["estimated"]) == (1, SENTENCE, False)
+        assert (second["turn"], second["unspoken"]) == (2, SENTENCE)
+        assert {packet.header.turn for packet in h.packets()} == {3}
+        assert h.cancelled == [0]
+
+    def test_a_session_may_want_that_of_every_turn(self) -> None:
+        h = Harness(start={"interrupt": True})
+        for _ in range(3):
+            h.send("text.append", text=SENTENCE)
+            h.send("turn.end")
+        h.speak_all()
+        assert [m["turn"] for m in h.messages("turn.cancelled")] == [1, 2]
+        assert [m["turn"] for m in h.messages("turn.done")] == [3]
+
+    def test_what_waits_to_be_cancelled_takes_no_room(self) -> None:
+        h = Harness(Settings(max_backlog_chars=40, max_open_turns=1), {"interrupt": True})
+        for _ in range(3):
+            h.send("text.append", text=SENTENCE)
+            h.send("turn.end")
+        h.take()
+        assert not h.messages("error")
+
+    def test_a_start_ends_the_open_turn(self) -> None:
+        h = Harness()
+        h.send("text.append", text="Not yet a sentence")
+        h.send("turn.start")
+        assert [request.text for request in h.requests] == ["Not yet a sentence"]
+        h.send("text.append", text="Another.")
+        h.send("turn.end")
+        h.speak_all()
+        assert [m["characters"] for m in h.messages("turn.done")] == [18, 8]
+
+    def test_a_start_is_refused_whole(self) -> None:
+        h = Harness(Settings(max_open_turns=1))
+        h.send("text.append", text="Not yet a sentence")
+        h.send("turn.start")
+        h.send("session.end")
+        h.send("turn.start")
+        h.take()
+        codes = [(m["code"], m["request"]) for m in h.messages("error")]
+        assert codes == [("too_many_turns", "turn.start"), ("session_ending", "turn.start")]
+        assert h.observer.turns["started"] == 1
+
+    def test_a_turn_without_text_ends_without_sound(self) -> None:
+        h = Harness()
+        h.send("turn.start")
+        h.send("turn.start", interrupt=True)
+        h.send("turn.end")
+        h.take()
+        assert h.messages("turn.cancelled")[0]["unspoken"] == ""
+        assert h.messages("turn.done")[0]["pieces"] == 0
+
+
+class TestVoicesWithinATurn:
+    def test_text_after_the_change_is_spoken_in_the_new_way(self) -> None:
+        h = Harness(start={"seed": 5})
+        h.send("text.append", text="One way of saying it, ")
+        h.send("session.update", voice="bao", speed=1.5, scope="piece")
+        h.send("text.append", text="and another one.")
+        h.send("turn.end")
+        h.speak_all()
+        assert [(r.text, r.voice, r.speed, r.seed) for r in h.requests] == [
+            ("One way of saying it,", "default", 1.0, 5),
+            ("and another one.", "bao", 1.5, 5),
+        ]
+        (updated,) = h.messages("session.updated")
+        assert (updated["turn"], updated["voice"]) == (1, "bao")
+        assert [m["pieces"] for m in h.messages("turn.done")] == [2]
+
+    def test_another_voice_does_not_go_on_from_the_last_piece_but_another_speed_does(self) -> None:
+        for change, context in ({"speed": 1.5}, ("context", 0)), ({"voice": "bao"}, None):
+            h = Harness()
+            h.send("text.append", text="One. ")
+            h.send("session.update", scope="piece", **change)
+            h.send("text.append", text="Two.")
+            h.send("turn.end")
+            h.speak_all()
+            assert [request.context for request in h.requests] == [None, context]
+
+    def test_pieces_that_wait_keep_their_voice(self) -> None:
+        h = Harness()
+        h.send("text.append", text="One. Two. Three. Four. ")
+        h.send("session.update", voice="bao", scope="piece")
+        h.send("turn.end")
+        h.speak_all()
+        assert {request.voice for request in h.requests} == {"default"}
+
+    def test_without_an_open_turn_it_holds_from_the_next_on(self) -> None:
+        h = Harness()
+        h.send("session.update", voice="bao", scope="piece")
+        h.send("text.append", text=SENTENCE)
+        h.send("turn.end")
+        h.speak_all()
+        assert "turn" not in h.messages("session.updated")[0]
+        assert h.requests[0].voice == "bao"
 
 
 class TestFlush:

@@ -34,6 +34,7 @@ STEPS = st.lists(
         st.tuples(st.just("end"), st.none()),
         st.tuples(st.just("flush"), st.none()),
         st.tuples(st.just("cancel"), st.none() | st.integers(0, 40_000)),
+        st.tuples(st.just("start"), st.booleans()),
         st.tuples(st.just("cancel one"), st.integers(1, 5)),
         st.tuples(st.just("playback"), st.integers(0, 40_000)),
         st.tuples(st.just("update"), st.none()),
@@ -74,6 +75,8 @@ class Run:
         elif what == "flush":
             self.flushes += 1
             h.send("text.flush", id=str(self.flushes))
+        elif what == "start":
+            h.send("turn.start", interrupt=value)
         elif what == "cancel":
             h.send("turn.cancel", **({} if value is None else {"played_samples": value}))
         elif what == "cancel one":
@@ -81,7 +84,7 @@ class Run:
         elif what == "playback":
             h.send("playback", turn=1, played_samples=value)
         elif what == "update":
-            h.send("session.update", voice="bao")
+            h.send("session.update", voice="bao", scope="piece")
         elif what == "take":
             h.take(value)
         elif what == "wait":
