@@ -20,6 +20,7 @@ from gateway.actions import CancelPiece, Close, Command, Observer, Outgoing, Res
 from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S
 from gateway.errors import ERRORS
 from gateway.flow import WriterFlow
+from gateway.loudness import Leveller
 from gateway.offer import Offer
 from gateway.protocol import AudioFlag, AudioHeader, Error, ProtocolError, ServerMessage
 from gateway.replay import Replay
@@ -68,6 +69,7 @@ class Session:
         self._turns = Turns()
         self._scheduler = Scheduler(settings)
         self._keys = count()
+        self._leveller = Leveller()
         self._commands: list[Command] = []
         self._control: deque[ServerMessage] = deque()
         self._sequence = 0
@@ -427,6 +429,7 @@ class Session:
             keys=self._keys.__next__,
             captions=self._start.captions,
             pauses=self._offer.pauses_of(self._start),
+            leveller=self._leveller,
         )
         self._turns.add(turn)
         self._observer.turn_started()

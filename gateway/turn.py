@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
+from gateway.characters import CJK
 from gateway.cutting import Pause, TurnPiece, TurnText
 from gateway.encoding import Encoder
 from gateway.errors import ERRORS
+from gateway.loudness import Leveller
 from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST, Pauses
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
@@ -65,6 +67,8 @@ class Piece:
     made: int = 0
     chunks: deque[Pcm] = field(default_factory=deque)
     buffered: int = 0
+    laid: bool = False
+    """Whether any of it went onto the timeline."""
     context: object | None = None
     use_context: bool = True
     error: SpeechError | None = None
@@ -85,6 +89,7 @@ class Turn:
         keys: Callable[[], int],
         captions: bool,
         pauses: Pauses = PAUSES,
+        leveller: Leveller | None = None,
     ) -> None:
         self.number = number
         self.voicing = voicing
@@ -111,6 +116,7 @@ class Turn:
         self._keys = keys
         self._captions = captions
         self._pauses = pauses
+        self._leveller = leveller or Leveller()
         self._written: list[str] = []
         self._flushes: deque[tuple[int, str | None]] = deque()
         self._ready: deque[ServerMessage | Packet] = deque()
@@ -225,7 +231,7 @@ class Turn:
 
     def drop(self, piece: Piece) -> bool:
         """Forget the audio of a piece that failed; False when some of it is already laid down."""
-        if piece.made > piece.buffered:
+        if piece.laid:
             return False
         self.buffered -= piece.buffered
         piece.chunks.clear()
@@ -280,8 +286,11 @@ class Turn:
             chunk = piece.chunks.popleft()
             piece.buffered -= chunk.size
             self.buffered -= chunk.size
+            if not piece.laid:
+                piece.laid = True
+                self._leveller.begin((self.voicing.voice, CJK.search(piece.spoken) is not None))
             before = self._timeline.samples
-            packets = self._timeline.feed(chunk)
+            packets = self._timeline.feed(self._leveller.feed(chunk))
             if piece.start_sample is None and self._timeline.audible:
                 piece.start_sample = before
                 self._caption(piece)
