@@ -30,6 +30,7 @@ from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
 from gateway.errors import ERRORS
 from gateway.formats import make_encoder
+from gateway.http.captions import captions_response
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.metrics import CONTENT_TYPE, Metrics
@@ -175,6 +176,11 @@ class Gateway:
             await websocket.send_text(error.encode())
             await websocket.close(ERRORS[error.code].close or 1013, error.code)
 
+    async def captions(self, request: Request) -> Response:
+        """`GET /v1/sessions/{id}/captions.vtt`."""
+        transcript = self.sessions.transcript(request.path_params["session"])
+        return captions_response(transcript, request.query_params)
+
     async def health(self, _: Request) -> Response:
         """`GET /health`: the process lives; what state it is in."""
         stats = self.synthesizer.stats()
@@ -200,6 +206,7 @@ def routes(gateway: Gateway) -> list[Route | WebSocketRoute]:
     """Every path this server answers."""
     return [
         WebSocketRoute(protocol.PATH, gateway.stream),
+        Route("/v1/sessions/{session}/captions.vtt", gateway.captions),
         Route("/health", gateway.health),
         Route("/health/ready", gateway.health_ready),
         Route("/metrics", gateway.metrics_page),

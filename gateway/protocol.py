@@ -289,8 +289,9 @@ class TurnStarted(ServerMessage):
 class Caption(ServerMessage):
     """One piece of text on the sample clock of its turn.
 
-    Sent before the piece's first audio, and again with `final` and `end_sample` after its last.
-    `start` and `end` count code points of the turn's written text.
+    Sent before the piece's first audio, and again with `final`, `end_sample` and `words` after its
+    last. `start` and `end` count code points of the turn's written text. A word has `text`,
+    `start`, `end`, `start_sample`, `end_sample`, and `spoken` where that is not `text`.
     """
 
     type: ClassVar[str] = "caption"
@@ -303,6 +304,8 @@ class Caption(ServerMessage):
     start_sample: int
     end_sample: int | None = None
     final: bool = False
+    words: list[dict[str, Any]] | None = None
+    estimated: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

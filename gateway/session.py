@@ -27,6 +27,7 @@ from gateway.replay import Replay
 from gateway.scheduler import Scheduler
 from gateway.settings import Settings
 from gateway.timeline import Packet
+from gateway.transcript import Transcript
 from gateway.turn import Piece, Turn, Voicing
 from gateway.turns import Cut, Turns
 
@@ -75,6 +76,7 @@ class Session:
         self._sequence = 0
         self._flow = WriterFlow(settings.max_backlog_chars)
         self._replay = Replay(0)
+        self.transcript = Transcript()
         self._resumed: protocol.SessionResumed | None = None
         self._resumed_at = now
         self._received = 0
@@ -243,6 +245,7 @@ class Session:
                 self._observer.turn_over("done")
             if isinstance(item, Error):
                 self._observer.error(item.code)
+            self.transcript.note(item)
             self._schedule(now)
             return item.encode()
         if self._ending is not None:
@@ -391,6 +394,7 @@ class Session:
             if self._turns.remove(turn):
                 self._observer.turn_over("cancelled")
             for answer in turn.cancel(heard, estimated=estimated):
+                self.transcript.note(answer)
                 self._tell(answer)
         self._turns.settle(now)
         self._check_flow()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 
 from gateway.metrics import Metrics
 from gateway.protocol import ProtocolError
 from gateway.runner import Runner
+from gateway.transcript import Transcript
 
 _GONE_KEPT = 4096
 """Tokens of sessions that are over, remembered to tell those from tokens never given."""
+_TRANSCRIPTS_KEPT = 256
+_TRANSCRIPT_SECONDS = 600.0
+"""Captions can be fetched for a while after the session."""
 _FINISHED_KEPT = 256
 """Sessions that were spoken to their end, kept for clients who lost the connection just then."""
 
@@ -26,6 +31,8 @@ class Sessions:
         self._by_token: dict[str, Runner] = {}
         self._waiting: dict[Runner, asyncio.Task[None]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._by_name: dict[str, Runner] = {}
+        self._transcripts: OrderedDict[str, tuple[float, Transcript]] = OrderedDict()
 
     @property
     def resumable(self) -> bool:
@@ -36,6 +43,7 @@ class Sessions:
         """A session begins."""
         self.live.add(runner)
         self._by_token[runner.session.token] = runner
+        self._by_name[runner.session.name] = runner
         self._metrics.sessions.inc()
 
     def find(self, token: str) -> Runner:
@@ -46,6 +54,15 @@ class Sessions:
         if runner.over.done():
             raise ProtocolError("session_expired")
         return runner
+
+    def transcript(self, name: str) -> Transcript | None:
+        """The captions of a session that lives, or that ended not long ago."""
+        runner = self._by_name.get(name)
+        if runner is not None:
+            return runner.session.transcript
+        self._forget(time.monotonic())
+        ended = self._transcripts.get(name)
+        return ended[1] if ended is not None else None
 
     def resumed(self, runner: Runner) -> None:
         """A session has another connection."""
@@ -76,6 +93,18 @@ class Sessions:
                 self._gone.popitem(last=False)
         await runner.close(why)
         self._settle(runner)
+        session = runner.session
+        if self._by_name.pop(session.name, None) is not None and session.transcript.used:
+            now = time.monotonic()
+            self._transcripts[session.name] = (now, session.transcript)
+            self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        while self._transcripts:
+            ended, _ = next(iter(self._transcripts.values()))
+            if len(self._transcripts) <= _TRANSCRIPTS_KEPT and now - ended < _TRANSCRIPT_SECONDS:
+                return
+            self._transcripts.popitem(last=False)
 
     async def clear(self) -> None:
         """End all sessions that wait for a connection."""

@@ -9,6 +9,7 @@ import enum
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
@@ -20,7 +21,9 @@ from gateway.loudness import Leveller
 from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST, Pauses
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
+from gateway.spoken import Spoken
 from gateway.timeline import Packet, Timeline
+from gateway.wordtimes import word_times
 
 STEP_SAMPLES = SAMPLE_RATE // 5
 """Most audio encoded at once: some ten packets, about a millisecond."""
@@ -56,7 +59,7 @@ class Piece:
     text: str
     start: int
     end: int
-    spoken: str
+    said: Spoken
     voicing: Voicing
     pause: Pause
     cut_at: float
@@ -74,6 +77,11 @@ class Piece:
     error: SpeechError | None = None
     start_sample: int | None = None
     end_sample: int | None = None
+
+    @property
+    def spoken(self) -> str:
+        """The text for the engine."""
+        return self.said.text.strip()
 
 
 class Turn:
@@ -181,7 +189,7 @@ class Turn:
                 text=text.text,
                 start=text.start,
                 end=text.end,
-                spoken=text.spoken.strip(),
+                said=text.said,
                 voicing=self.voicing,
                 pause=text.pause,
                 cut_at=now,
@@ -313,6 +321,7 @@ class Turn:
 
     def _caption(self, piece: Piece) -> None:
         if self._captions and piece.start_sample is not None:
+            words = self._words(piece)
             self._ready.append(
                 Caption(
                     turn=self.number,
@@ -324,8 +333,32 @@ class Turn:
                     start_sample=piece.start_sample,
                     end_sample=piece.end_sample,
                     final=piece.end_sample is not None,
+                    words=words,
+                    estimated=None if words is None else True,
                 )
             )
+
+    def _words(self, piece: Piece) -> list[dict[str, Any]] | None:
+        """None until all of the piece is there, and of one that made no sound."""
+        if piece.start_sample is None or piece.end_sample in (None, piece.start_sample):
+            return None
+        words = []
+        for word in word_times(piece.said, piece.start_sample, piece.end_sample):
+            text = self._writing(piece, word.start, word.end)
+            values = {"text": text, **word._asdict()}
+            if word.spoken == text:
+                del values["spoken"]
+            words.append(values)
+        return words
+
+    def _writing(self, piece: Piece, start: int, end: int) -> str:
+        """The written text `start..end`, which may begin in a piece before this one."""
+        text, first = piece.text, piece.index
+        while self.pieces[first].start > start:
+            first -= 1
+            text = self.pieces[first].text + text
+        at = self.pieces[first].start
+        return text[start - at : end - at]
 
     def _failure(self, piece: Piece, error: SpeechError) -> Error:
         known = error.code in ERRORS

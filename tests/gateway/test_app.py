@@ -188,6 +188,34 @@ def samples(text: str) -> dict[str, float]:
     }
 
 
+class TestCaptions:
+    async def test_they_can_be_fetched_while_a_session_lives_and_after(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with run() as running:
+            async with running.client() as client:
+                path = f"/v1/sessions/{client.started.session}/captions.vtt"
+                assert (await get(running, path)).text == "WEBVTT\n"
+                async for _ in client.speak("Hello there. 你好。"):
+                    pass
+                live = await get(running, path)
+                assert live.headers["content-type"] == "text/vtt; charset=utf-8"
+                assert "Hello <" in live.text
+            await running.quiet()
+            assert (await get(running, path)).text == live.text
+            assert (await get(running, path + "?turn=2")).text == "WEBVTT\n"
+            assert (await get(running, path + "?turn=x")).status_code == 400
+            monkeypatch.setattr("gateway.sessions._TRANSCRIPT_SECONDS", 0.0)
+            assert (await get(running, path)).status_code == 404
+
+    async def test_a_silent_session_leaves_none(self, run: Run) -> None:
+        async with run() as running:
+            async with running.client() as client:
+                path = f"/v1/sessions/{client.started.session}/captions.vtt"
+            await running.quiet()
+            assert (await get(running, path)).json()["code"] == "unknown_session"
+
+
 class TestAdmission:
     async def test_one_too_many_is_told_when_to_come_back(self, run: Run) -> None:
         async with run(max_sessions=1, retry_after_ms=700) as running:

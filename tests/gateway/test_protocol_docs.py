@@ -77,7 +77,9 @@ def json_type(hint: Any) -> str:
     parts = [part for part in get_args(hint) if part is not types.NoneType]
     if isinstance(hint, types.UnionType):
         return json_type(parts[0]) + ", optional"
-    return "array of strings" if get_origin(hint) is list else JSON_TYPES[get_origin(hint) or hint]
+    if get_origin(hint) is list:
+        return "array of strings" if get_args(hint) == (str,) else "array of objects"
+    return JSON_TYPES[get_origin(hint) or hint]
 
 
 @pytest.mark.parametrize("kind", SERVER_MESSAGES)

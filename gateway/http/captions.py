@@ -1,0 +1,35 @@
+"""`GET /v1/sessions/{id}/captions.vtt`: what a session said, as WebVTT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, cast
+
+from starlette.responses import Response
+
+from gateway.http.health import json_response
+from gateway.transcript import Transcript
+
+_TEXTS = ("written", "spoken")
+
+
+def captions_response(transcript: Transcript | None, query: Mapping[str, str]) -> Response:
+    """`?turn=N` gives one turn on its own clock, `?text=spoken` what was said for the writing."""
+    if transcript is None:
+        return _refused(404, "unknown_session", "No session has this id, or it ended long ago.")
+    turn = query.get("turn")
+    if turn is not None and not (turn.isascii() and turn.isdigit()):
+        return _refused(400, "bad_field", "`turn` is a whole number.")
+    text = query.get("text", "written")
+    if text not in _TEXTS:
+        return _refused(400, "bad_field", "`text` is `written` or `spoken`.")
+    body = transcript.webvtt(
+        int(turn) if turn is not None else None, cast(Literal["written", "spoken"], text)
+    )
+    return Response(
+        body, media_type="text/vtt; charset=utf-8", headers={"Cache-Control": "no-store"}
+    )
+
+
+def _refused(status: int, code: str, message: str) -> Response:
+    return json_response(status, {"code": code, "message": message})
