@@ -7,12 +7,14 @@ first sample a decoder gives; sample 0 of the turn lies `encoder.pre_skip` after
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
 
 from engine.api import Pcm
 from gateway.encoding import Encoder
+from gateway.loudness import Leveller
 from gateway.seams import FADE, fade_out, ring_out
 from gateway.trimming import Trimmer
 
@@ -28,10 +30,11 @@ class Packet(NamedTuple):
 
 
 class Timeline:
-    """Feed pieces in order: `feed`* then `end_piece` for each, `finish` once."""
+    """Feed pieces in order: `begin`, `feed`*, then `end_piece` for each, `finish` once."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, leveller: Leveller | None = None) -> None:
         self._encoder = encoder
+        self._leveller = leveller or Leveller()
         self._trimmer = Trimmer()
         self._pending: list[Pcm] = []
         self._pending_samples = 0
@@ -53,13 +56,18 @@ class Timeline:
         """Samples of silence laid down since the current piece was last heard."""
         return self._trimmer.trailing
 
+    def begin(self, speaker: Hashable) -> None:
+        """A piece starts; `speaker` is whatever tells apart who may differ in loudness."""
+        self._leveller.begin(speaker)
+
     def feed(self, pcm: Pcm) -> list[Packet]:
         """Lay down audio of the current piece."""
         before = self._trimmer.started
         kept = self._trimmer.feed(pcm)
         if self._trimmer.started and not before and not self.samples:
             self.onset = self._trimmer.onset
-        self._lay(kept, silent=False)
+        # Only here, so that what counts as silence is the engine's own.
+        self._lay(self._leveller.feed(kept), silent=False)
         return self._encode()
 
     def end_piece(self, pause: int) -> list[Packet]:
@@ -69,7 +77,7 @@ class Timeline:
         it. The trimmer is new afterwards.
         """
         if self._trimmer.started:
-            held = self._trimmer.finish()
+            held = self._leveller.feed(self._trimmer.finish())
             wanted = max(0, pause - self._trimmer.trailing)
             end = fade_out(held[:wanted]) if held.size else ring_out(self._latest, wanted)
             self._lay(end, silent=False)

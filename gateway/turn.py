@@ -118,13 +118,12 @@ class Turn:
         """Where on the session's playhead the turn begins, once something was sent."""
         self.packets = 0
         self._text = text
-        self._timeline = Timeline(encoder)
+        self._timeline = Timeline(encoder, leveller)
         self.kind = encoder.kind
         self._pre_skip = encoder.pre_skip
         self._keys = keys
         self._captions = captions
         self._pauses = pauses
-        self._leveller = leveller or Leveller()
         self._written: list[str] = []
         self._flushes: deque[tuple[int, str | None]] = deque()
         self._ready: deque[ServerMessage | Packet] = deque()
@@ -296,9 +295,9 @@ class Turn:
             self.buffered -= chunk.size
             if not piece.laid:
                 piece.laid = True
-                self._leveller.begin((self.voicing.voice, CJK.search(piece.spoken) is not None))
+                self._timeline.begin((piece.voicing.voice, CJK.search(piece.spoken) is not None))
             before = self._timeline.samples
-            packets = self._timeline.feed(self._leveller.feed(chunk))
+            packets = self._timeline.feed(chunk)
             if piece.start_sample is None and self._timeline.audible:
                 piece.start_sample = before
                 self._caption(piece)

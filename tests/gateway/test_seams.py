@@ -13,7 +13,6 @@ from fake_engine import tone
 
 from engine.api import AUDIBLE, SAMPLE_RATE, Pcm
 from gateway.encoding import PcmEncoder
-from gateway.loudness import Leveller
 from gateway.pauses import PAUSES
 from gateway.seams import FADE, fade_in, fade_out, ring_out
 from gateway.timeline import Timeline
@@ -62,12 +61,11 @@ OWN = max(float(roughness(piece).max()) for piece in PIECES)
 def joined(pieces: list[Pcm], pauses: list[int]) -> tuple[Pcm, list[tuple[int, int]]]:
     """The turn as it is sent, and where in it each seam lies: end of one, start of the next."""
     timeline, packets = Timeline(PcmEncoder(20)), []
-    leveller = Leveller()
     seams, end = [], 0
     for piece, pause in zip(pieces, pauses, strict=True):
         start = timeline.samples
-        leveller.begin("voice")
-        packets += timeline.feed(leveller.feed(piece))
+        timeline.begin("voice")
+        packets += timeline.feed(piece)
         seams.append((end, start))
         end = timeline.samples
         packets += timeline.end_piece(pause)
