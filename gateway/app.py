@@ -39,8 +39,8 @@ from gateway.opus import require_opus
 from gateway.pacing import Refusal, admit
 from gateway.pauses import PAUSES, with_milliseconds
 from gateway.protocol import Error
+from gateway.recording import session_maker
 from gateway.runner import Runner
-from gateway.session import Session
 from gateway.sessions import Sessions
 from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
@@ -70,6 +70,7 @@ class Gateway:
         self.started = False
         """Whether the engine was started and really spoke."""
         self.metrics.watch(synthesizer.stats)
+        self._make_session = session_maker(settings)
 
     async def start(self) -> None:
         """Start the engine and speak once; `on_started` gets the outcome."""
@@ -137,7 +138,7 @@ class Gateway:
             if self.readiness.draining or not self.sessions.resumable:
                 await self._refuse(websocket, error)
                 return
-        session = Session(
+        session = self._make_session(
             secrets.token_urlsafe(9),
             self.settings,
             self.offer(),

@@ -15,6 +15,7 @@ COMMANDS = {
     "say": "speak a text through a gateway, to the speakers or into a file",
     "voices": "list the voices",
     "bench": "measure latency and capacity",
+    "replay": "run recorded sessions again and compare every message",
     "doctor": "check this machine and say how to fix it",
 }
 EPILOG = """examples:

@@ -76,6 +76,11 @@ class Settings:
     ready_deadline_seconds: float = 5.0
     ready_cache_seconds: float = 5.0
 
+    record_dir: str = ""
+    """Where every session is recorded, with its text; see docs/recordings.md. Empty: nowhere."""
+    record_audio: int = 0
+    """1: with the engine's audio, 96 kB a second."""
+
     opus_complexity: int = 5
     clause_pause_ms: int = 160
     """Silence after a piece by what ends it, where a session asks for no other; 70 at least."""

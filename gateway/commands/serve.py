@@ -17,6 +17,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="default: 8080")
     parser.add_argument("--max-sessions", metavar="N", type=int, help="listeners at once")
     parser.add_argument(
+        "--record",
+        metavar="DIR",
+        dest="record_dir",
+        help="write every session into DIR, with its text, for voxgate replay",
+    )
+    parser.add_argument(
+        "--record-audio",
+        action="store_const",
+        const=1,
+        help="with the speech itself, 96 kB a second",
+    )
+    parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
     )
     add_engine_options(parser)
@@ -29,7 +41,7 @@ def run(arguments: Namespace) -> int:
 
     chosen = {
         name: value
-        for name in ("host", "port", "max_sessions")
+        for name in ("host", "port", "max_sessions", "record_dir", "record_audio")
         if (value := getattr(arguments, name)) is not None
     }
     settings = Settings.from_env(os.environ, **chosen)
