@@ -36,6 +36,7 @@ from gateway.http.pages import Pages
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.offer import Offer
 from gateway.opus import require_opus
+from gateway.origins import may_connect
 from gateway.pacing import Refusal, admit
 from gateway.pauses import PAUSES, with_milliseconds
 from gateway.protocol import Error
@@ -65,6 +66,7 @@ class Gateway:
         self.connections: set[Connection] = set()
         self.sessions = Sessions(self.metrics, settings.resume_seconds)
         self.progress: Progress | None = None
+        self._origins = [part.strip() for part in settings.allowed_origins.split(",")]
         self.on_started: Callable[[Exception | None], None] | None = None
         self.failure: Exception | None = None
         self.started = False
@@ -103,10 +105,14 @@ class Gateway:
         if running:
             await asyncio.wait(running, timeout=self.settings.drain_seconds)
 
-    def refusal(self) -> Refusal | None:
-        """Why a new session cannot be let in now."""
+    def refusal(self, client: str) -> Refusal | None:
+        """Why a new session of a client cannot be let in now."""
         if self.readiness.draining:
             return Refusal("draining", ERRORS["draining"].meaning, self.settings.retry_after_ms)
+        most = self.settings.max_sessions_per_client
+        if most and self.sessions.of_client(client) >= most:
+            message = f"One client may have {most} sessions."
+            return Refusal("too_many_sessions", message, self.settings.retry_after_ms)
         return admit(len(self.sessions.live), self.settings, self.synthesizer.stats())
 
     def offer(self) -> Offer:
@@ -129,7 +135,15 @@ class Gateway:
 
     async def stream(self, websocket: WebSocket) -> None:
         """`WS /v1/stream`."""
-        refusal = self.refusal()
+        headers = websocket.headers
+        if not may_connect(headers.get("origin"), headers.get("host"), self._origins):
+            self.metrics.session_refused("origin_not_allowed")
+            kind = ERRORS["origin_not_allowed"]
+            body: dict[str, object] = {"code": "origin_not_allowed", "message": kind.meaning}
+            await websocket.send_denial_response(json_response(403, {**body, "hint": kind.hint}))
+            return
+        client = self._client(websocket)
+        refusal = self.refusal(client)
         await websocket.accept()
         error = None
         if refusal is not None:
@@ -147,7 +161,7 @@ class Gateway:
             token=secrets.token_urlsafe(24),
             refusal=error,
         )
-        runner = Runner(session, self.synthesizer, self.metrics)
+        runner = Runner(session, self.synthesizer, self.metrics, client=client)
         self.sessions.open(runner)
         connection = Connection(
             websocket,
@@ -155,12 +169,18 @@ class Gateway:
             self.sessions,
             self.metrics,
             stall_limit=self.settings.stall_limit_seconds,
+            messages_per_second=self.settings.messages_per_second,
         )
         self.connections.add(connection)
         try:
             await connection.run()
         finally:
             self.connections.discard(connection)
+
+    def _client(self, websocket: WebSocket) -> str:
+        header = self.settings.client_header
+        named = websocket.headers.get(header) if header else None
+        return named or (websocket.client.host if websocket.client else "")
 
     def _refused(self, refusal: Refusal) -> Error:
         self.metrics.session_refused(refusal.code)

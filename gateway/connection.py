@@ -16,14 +16,17 @@ from gateway.actions import Close, Resume
 from gateway.errors import ERRORS
 from gateway.metrics import Metrics
 from gateway.protocol import ProtocolError
+from gateway.rates import Bucket
 from gateway.runner import Runner
 from gateway.sessions import Sessions
 from gateway.transport import EXTENSION, LOST
 
 _BURST = 8
-_MESSAGES = 32
-"""Messages sent and taken before other connections get their turn: below a millisecond."""
+"""Messages sent, and taken, before other tasks get their turn: below a millisecond. As many of
+each, so that answers do not pile up."""
 _LOOK_SECONDS = 0.5
+_SECONDS_AT_ONCE = 2
+"""Messages of so many seconds may come at any speed."""
 
 
 class Connection:
@@ -37,6 +40,7 @@ class Connection:
         metrics: Metrics,
         *,
         stall_limit: float,
+        messages_per_second: float,
     ) -> None:
         self.runner: Runner | None = runner
         """The session served; None once it went on over another connection."""
@@ -45,6 +49,8 @@ class Connection:
         self._metrics = metrics
         self._stall_limit = stall_limit
         self._clock = runner.clock
+        self._messages = Bucket(messages_per_second)
+        self._messages_at_once = _SECONDS_AT_ONCE * messages_per_second
         self._may_send = asyncio.Event()
         self._sending_since: float | None = None
         self._stalled = False
@@ -124,8 +130,11 @@ class Connection:
                 raw = message["bytes"]
             self.runner.session.receive(raw, self._clock())
             self.runner.settle()
-            if count % _MESSAGES == 0:
-                await asyncio.sleep(0)
+            self._messages.add(1, self._clock())
+            # Nothing is lost: who sends too fast fills the sockets between.
+            wait = self._messages.until(self._messages_at_once, self._clock())
+            if wait or count % _BURST == 0:
+                await asyncio.sleep(wait)
         raise AssertionError
 
     async def _send(self) -> None:

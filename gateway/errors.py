@@ -61,6 +61,10 @@ ERRORS: dict[str, ErrorKind] = {
         "Too much text waits to be spoken; this message was not taken.",
         "Wait for `caption` or `turn.done` before sending more.",
     ),
+    "text_rate": ErrorKind(
+        "Text comes much faster than it could be spoken; this message was not taken.",
+        "Send it again after `retry_after_ms`; heed `flow.pause`.",
+    ),
     "turn_too_long": ErrorKind(
         "The turn has more text than a turn can hold; this message was not taken.",
         "Send `turn.end` and go on in a new turn.",
@@ -96,6 +100,14 @@ ERRORS: dict[str, ErrorKind] = {
     # The end of the session.
     "capacity": ErrorKind(
         "The server is full.", "Come back after `retry_after_ms`, with some jitter.", 1013
+    ),
+    "too_many_sessions": ErrorKind(
+        "This client has as many sessions as one may have.",
+        "End one of them, or come back after `retry_after_ms`.",
+        1013,
+    ),
+    "origin_not_allowed": ErrorKind(
+        "Pages of this origin may not connect.", "The operator can allow it: `allowed_origins`."
     ),
     "starting": ErrorKind(
         "The speech engine is still starting.", "Come back after `retry_after_ms`.", 1013

@@ -43,9 +43,12 @@ class Runner:
         synthesizer: Synthesizer,
         metrics: Metrics,
         *,
+        client: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = session
+        self.client = client
+        """Whose session it is, for limits."""
         self.clock = clock
         self.connection: Attached | None = None
         self.ended: str | None = None

@@ -74,7 +74,7 @@ class Session:
         self._commands: list[Command] = []
         self._control: deque[ServerMessage] = deque()
         self._sequence = 0
-        self._flow = WriterFlow(settings.max_backlog_chars)
+        self._flow = WriterFlow(settings.max_backlog_chars, settings.chars_per_second)
         self._replay = Replay(0)
         self.transcript = Transcript()
         self._resumed: protocol.SessionResumed | None = None
@@ -167,6 +167,8 @@ class Session:
         """Time passed; see `deadline`."""
         if self._start is None and now >= self._start_by and self._closing is None:
             self._fail("start_timeout")
+        if self._flow.paused:
+            self._check_flow(now)
         self._schedule(now)
 
     def drain(self, now: float) -> None:
@@ -235,7 +237,7 @@ class Session:
             turn = self._turns.queue[0]
             item = turn.take()
             if self._flow.paused:
-                self._check_flow()
+                self._check_flow(now)
             if item is None:
                 return self._control.popleft().encode() if self._control else None
             if isinstance(item, Packet):
@@ -348,11 +350,15 @@ class Session:
         waiting = 0 if interrupts else self._turns.backlog
         if waiting + len(text) > settings.max_backlog_chars:
             raise ProtocolError("backlog_full")
+        too_fast = self._flow.too_fast(len(text), now)
+        if too_fast:
+            raise ProtocolError("text_rate", retry_after_ms=int(too_fast * 1000) + 1)
         if turn is None:
             turn = self._open_turn(protocol.TurnCancel() if interrupts else None, now)
         self._characters += len(text)
+        self._flow.add(len(text), now)
         self._take_in(turn, turn.append(text, now, self._turns.lead(now)), now)
-        self._check_flow()
+        self._check_flow(now)
 
     def _on_flush(self, message: protocol.TextFlush, now: float) -> None:
         turn = self._turns.open
@@ -397,7 +403,7 @@ class Session:
                 self.transcript.note(answer)
                 self._tell(answer)
         self._turns.settle(now)
-        self._check_flow()
+        self._check_flow(now)
 
     def _on_playback(self, message: protocol.Playback, now: float) -> None:
         self._turns.report(message, now)
@@ -453,8 +459,8 @@ class Session:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _check_flow(self) -> None:
-        request = self._flow.check(self._turns.backlog)
+    def _check_flow(self, now: float) -> None:
+        request = self._flow.check(self._turns.backlog, now)
         if request is not None:
             self._tell(request)
 
@@ -488,7 +494,7 @@ class Session:
         else:
             for piece, urgency in self._scheduler.start(now, lead, live=self._start.live):
                 self._commands.append(StartPiece(piece.key, piece.turn.request(piece, urgency)))
-            wake.append(self._scheduler.wake)
+            wake += (self._scheduler.wake, self._flow.wake(now))
         soonest = min((at for at in wake if at is not None), default=None)
         self._deadline = None if soonest is None else max(soonest, now + _TICK_SECONDS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from gateway.metrics import Metrics
 from gateway.protocol import ProtocolError
@@ -28,6 +28,7 @@ class Sessions:
         self._resume_seconds = resume_seconds
         self.live: set[Runner] = set()
         """Sessions that may still speak."""
+        self._clients: Counter[str] = Counter()
         self._by_token: dict[str, Runner] = {}
         self._waiting: dict[Runner, asyncio.Task[None]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -39,9 +40,14 @@ class Sessions:
         """Whether there is any session that could be resumed."""
         return any(runner.session.resumable for runner in self._by_token.values())
 
+    def of_client(self, client: str) -> int:
+        """How many sessions a client has."""
+        return self._clients[client]
+
     def open(self, runner: Runner) -> None:
         """A session begins."""
         self.live.add(runner)
+        self._clients[runner.client] += 1
         self._by_token[runner.session.token] = runner
         self._by_name[runner.session.name] = runner
         self._metrics.sessions.inc()
@@ -121,5 +127,8 @@ class Sessions:
     def _settle(self, runner: Runner) -> None:
         if runner in self.live:
             self.live.remove(runner)
+            self._clients[runner.client] -= 1
+            if not self._clients[runner.client]:
+                del self._clients[runner.client]
             self._metrics.sessions.dec()
             self._metrics.session_closed(runner.ended or "disconnected")

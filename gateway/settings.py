@@ -35,6 +35,14 @@ class Settings:
     port: int = 8080
 
     max_sessions: int = 256
+    max_sessions_per_client: int = 0
+    """Sessions at once of one address, those that wait to be resumed too; 0: as many as there are.
+    Behind a proxy all clients may have one address: see `client_header`."""
+    client_header: str = ""
+    """Header by which a trusted proxy names the client, such as `X-Client-Id`; must be one that the
+    proxy always sets itself."""
+    allowed_origins: str = ""
+    """Origins of web pages that may connect besides this server's own, with commas; `*`: all."""
     max_waiting_pieces: int = 32
     """Pieces waiting in the engine beyond which new sessions are refused."""
     retry_after_ms: int = 2000
@@ -45,6 +53,11 @@ class Settings:
     """Text accepted but not yet spoken, of all open turns of a session."""
     max_turn_chars: int = 200_000
     """A turn is kept whole until it was heard, so that a cancel can tell what was not."""
+    chars_per_second: float = 2_000.0
+    """Text of a session in the long run: a hundred times speech. Twice `max_backlog_chars` may come
+    at once."""
+    messages_per_second: float = 1_000.0
+    """Messages of a connection in the long run; they are read slower then, not refused."""
     max_open_turns: int = 16
     max_pending_flushes: int = 64
     audio_buffer_seconds: float = 30.0
@@ -113,5 +126,8 @@ class Settings:
             value = getattr(self, f"{kind}_pause_ms")
             if value > 2000:
                 raise SettingError(f"{kind}_pause_ms is {value}; a pause has at most 2000.")
+        for name in ("chars_per_second", "messages_per_second"):
+            if not getattr(self, name):
+                raise SettingError(f"{name} is 0; nothing could be sent.")
         if self.pieces_ahead < 1:
             raise SettingError("pieces_ahead is 0; at least one piece has to be made at a time.")

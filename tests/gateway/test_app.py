@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
@@ -15,7 +16,7 @@ import pytest
 from conftest import Run, Running
 from fake_engine import FakeSynthesizer, Script
 from prometheus_client.parser import text_string_to_metric_families
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from engine.api import SpeechError
@@ -240,6 +241,69 @@ class TestAdmission:
             with pytest.raises(GatewayError, match="4 pieces of text wait"):
                 async with running.client():
                     pass
+
+    async def test_one_client_may_have_so_many(self, run: Run) -> None:
+        async with run(max_sessions_per_client=1, retry_after_ms=5) as running:
+            async with running.client() as client:
+                assert client.started.limits["sessions_per_client"] == 1
+                with pytest.raises(GatewayError) as refused:
+                    async with running.client():
+                        pass
+                assert (refused.value.code, refused.value.retry_after_ms) == (
+                    "too_many_sessions",
+                    5,
+                )
+            await running.quiet()
+            async with running.client():
+                pass
+
+    async def test_a_proxy_may_name_the_client(self, run: Run) -> None:
+        async with run(max_sessions_per_client=1, client_header="X-Client-Id") as running:
+            url = running.url.replace("http", "ws") + "/v1/stream"
+
+            async def first_answer(name: str) -> str:
+                peer = await connect(url, additional_headers={"X-Client-Id": name})
+                peers.append(peer)
+                with contextlib.suppress(ConnectionClosed):
+                    await peer.send('{"type": "session.start"}')
+                answer: dict[str, Any] = json.loads(await peer.recv())
+                return str(answer.get("code", answer["type"]))
+
+            peers: list[ClientConnection] = []
+            answers = [await first_answer(name) for name in ("ann", "bob", "ann")]
+            assert answers == ["session.started", "session.started", "too_many_sessions"]
+            for peer in peers:
+                await peer.close()
+            await running.quiet()
+            assert not running.gateway.sessions._clients
+
+
+class TestOrigins:
+    @pytest.mark.parametrize(
+        ("origin", "allowed", "status"),
+        [
+            (None, "", 101),
+            ("http://127.0.0.1:{port}", "", 101),
+            ("http://127.0.0.1", "", 403),
+            ("https://evil.example", "", 403),
+            ("null", "", 403),
+            ("https://good.example", "https://good.example, https://other.example", 101),
+            ("https://evil.example", "*", 101),
+        ],
+    )
+    async def test_pages_of_others_may_not_connect(
+        self, run: Run, origin: str | None, allowed: str, status: int
+    ) -> None:
+        async with run(allowed_origins=allowed) as running:
+            headers = {} if origin is None else {"Origin": origin.format(port=running.port)}
+            url = running.url.replace("http", "ws") + "/v1/stream"
+            try:
+                async with connect(url, additional_headers=headers) as peer:
+                    assert peer.response is not None
+                    assert peer.response.status_code == status
+            except InvalidStatus as refused:
+                assert refused.response.status_code == status
+                assert json.loads(refused.response.body)["code"] == "origin_not_allowed"
 
 
 class TestDrain:

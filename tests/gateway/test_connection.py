@@ -170,6 +170,22 @@ async def test_many_messages_in_one_write_are_all_taken(run: Run) -> None:
         assert heard[-1]["characters"] == sum(len(f"{index} ") for index in range(500))
 
 
+async def test_messages_that_come_too_fast_are_read_later_and_not_lost(run: Run) -> None:
+    async with (
+        run(messages_per_second=200.0) as running,
+        open_session(running) as peer,
+        open_session(running) as other,
+    ):
+        began = time.monotonic()
+        for index in range(500):
+            await say(peer, "ping", id=str(index))
+        await say(other, "ping", id="other")
+        assert (await hear(other))["id"] == "other"
+        assert [(await hear(peer))["id"] for _ in range(500)] == [str(i) for i in range(500)]
+        # 400 of them at once; the last is answered before it is waited for.
+        assert time.monotonic() - began >= 99 / 200
+
+
 class TestTheProtocolsOwnRules:
     async def test_invalid_utf8_closes_with_1007(self, run: Run) -> None:
         async with run() as running, open_session(running) as peer:

@@ -343,6 +343,7 @@ class TestPreemption:
         for _ in range(3):
             h.send("text.append", text=SENTENCE)
             h.send("turn.end")
+            h.wait(0.1)
         h.take()
         assert not h.messages("error")
 
@@ -508,6 +509,30 @@ class TestLimits:
         h.send("turn.cancel")
         h.take()
         assert h.types() == ["turn.started", "flow.pause", "turn.cancelled", "flow.resume"]
+
+    def test_text_that_comes_too_fast_is_paused_then_refused_then_resumed(self) -> None:
+        h = Harness(Settings(max_backlog_chars=100, chars_per_second=10.0), {"interrupt": True})
+        for _ in range(9):
+            h.send("text.append", text="x" * 20)
+            h.send("turn.cancel")
+        h.take()
+        assert not h.messages("error")
+        assert len(h.messages("flow.pause")) == 1
+        h.send("text.append", text="x" * 30)
+        h.take()
+        (error,) = h.messages("error")
+        assert (error["code"], error["retry_after_ms"]) == ("text_rate", 1001)
+        h.wait(1.01)
+        h.send("text.append", text="x" * 30)
+        h.send("turn.cancel")
+        h.wait(9.9)
+        h.take()
+        assert len(h.messages("error")) == 1
+        assert not h.messages("flow.resume")
+        h.wait(0.2)
+        h.take()
+        assert len(h.messages("flow.resume")) == 1
+        assert h.session.deadline is None
 
     def test_turns_that_wait(self) -> None:
         h = Harness(Settings(max_open_turns=2))
