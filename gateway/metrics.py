@@ -39,6 +39,12 @@ class Metrics:
         self._pieces = Counter(
             "voxgate_pieces", "Pieces of text over.", ["outcome"], registry=registry
         )
+        self._runaways = Counter(
+            "voxgate_runaways",
+            "Pieces that did not find their end, by how it showed and whether they were retried.",
+            ["reason", "outcome"],
+            registry=registry,
+        )
         self._first_packet = Histogram(
             "voxgate_first_packet_seconds",
             "From the text that completes a turn's first piece to its first packet, "
@@ -128,6 +134,9 @@ class Metrics:
 
     def piece_over(self, outcome: str) -> None:
         self._pieces.labels(outcome).inc()
+
+    def runaway(self, reason: str, outcome: str) -> None:
+        self._runaways.labels(reason, outcome).inc()
 
     def prompt(self, tokens: int, cached: int) -> None:
         self._prompt.inc(tokens)

@@ -14,6 +14,7 @@ from gateway.encoding import Encoder
 from gateway.formats import is_opus, sample_rate
 from gateway.pauses import PAUSES, SETTABLE, Pauses, milliseconds, with_milliseconds
 from gateway.protocol import ProtocolError, SessionStart, SessionStarted
+from gateway.runaway import GuardMaker, RunawayGuard
 from gateway.settings import Settings
 from gateway.turn import Voicing
 
@@ -30,6 +31,7 @@ class Offer:
     make_encoder: Callable[[SessionStart], Encoder]
     pauses: Pauses = field(default_factory=lambda: PAUSES)
     """Of sessions that ask for no others."""
+    make_guard: GuardMaker = RunawayGuard
 
     def voicing(self, voice: str, language: str, speed: float, seed: int | None) -> Voicing:
         """How to speak. Raises `ProtocolError` for what this server does not have."""

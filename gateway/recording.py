@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +21,7 @@ from engine.api import AUDIBLE, AudioChunk, Pcm, SpeechError
 from gateway.actions import Close, Command, Outgoing, Resume, StartPiece
 from gateway.offer import Offer
 from gateway.protocol import HEADER, Error, ProtocolError
+from gateway.runaway import Guard, GuardMaker, Verdict
 from gateway.session import Session
 from gateway.settings import Settings
 from gateway.turn import STEP_SAMPLES
@@ -91,6 +92,16 @@ def sent(item: Outgoing, *, payload: bool) -> dict[str, Any]:
     return {"audio": base64.b64encode(kept).decode()}
 
 
+class _NotedGuard:
+    def __init__(self, guard: Guard, note: Callable[[Verdict | None], None]) -> None:
+        self._guard, self._note = guard, note
+
+    def feed(self, pcm: Pcm) -> Verdict | None:
+        verdict = self._guard.feed(pcm)
+        self._note(verdict)
+        return verdict
+
+
 class RecordedSession(Session):
     """A session that writes down all it takes and gives."""
 
@@ -107,7 +118,9 @@ class RecordedSession(Session):
         folder: Path,
         audio: bool,
     ) -> None:
-        super().__init__(name, settings, offer, observer, now, token=token, refusal=refusal)
+        self._verdict: Verdict | None = None
+        watched = replace(offer, make_guard=self._make_guard(offer.make_guard))
+        super().__init__(name, settings, watched, observer, now, token=token, refusal=refusal)
         self._recording = Recording(folder, name, audio=audio)
         self._payload = audio
         self._quiet = False
@@ -123,6 +136,13 @@ class RecordedSession(Session):
             limits=asdict(offer.limits),
             payload=audio,
         )
+
+    def _make_guard(self, make: GuardMaker) -> GuardMaker:
+        """Guards whose verdicts are noted: a stand-in for the audio could not tell them."""
+        return lambda text, speed: _NotedGuard(make(text, speed), self._noted)
+
+    def _noted(self, verdict: Verdict | None) -> None:
+        self._verdict = verdict
 
     def _note(self, kind: str, now: float | None = None, **values: Any) -> None:
         if not self._quiet:
@@ -153,18 +173,20 @@ class RecordedSession(Session):
         super().resume(received, now)
 
     def audio(self, key: int, chunk: AudioChunk, now: float) -> None:
+        self._verdict = None
+        super().audio(key, chunk, now)
         self._note(
             "audio",
             now,
             key=key,
             samples=chunk.pcm.size,
-            **self._recording.pcm(chunk.pcm),
+            **({} if self._quiet else self._recording.pcm(chunk.pcm)),
             final=chunk.final,
             context=chunk.context is not None,
             truncated=chunk.truncated,
             tokens=[chunk.prompt_tokens, chunk.cached_tokens],
+            verdict=self._verdict,
         )
-        super().audio(key, chunk, now)
 
     def failed(self, key: int, error: SpeechError, now: float) -> None:
         self._note(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from gateway.metrics import Metrics
 from gateway.offer import Offer
 from gateway.protocol import ProtocolError
 from gateway.recording import VERSION, described, sent
+from gateway.runaway import Verdict
 from gateway.session import Session
 from gateway.settings import Settings
 
@@ -84,8 +85,10 @@ class ScriptedEngine:
         return EngineStats(state="ready")
 
     async def speak(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+        nothing: Sequence[AudioChunk] = ()
+        for chunk in nothing:
+            yield chunk
         raise SpeechError("engine_stopped", "A recording speaks only what was spoken.")
-        yield
 
 
 OfferOf = Callable[[Settings, ScriptedEngine], Offer]
@@ -138,16 +141,21 @@ class _Replay:
         self._name = str(head["session"])
         self._payload = bool(head["payload"])
         self._began = float(head["now"])
+        self._verdict: Verdict | None = None
         self._session = Session(
             self._name,
             settings,
-            offer_of(settings, engine),
+            replace(offer_of(settings, engine), make_guard=lambda _text, _speed: self),
             Metrics(),
             self._began,
             token=head["token"],
             refusal=ProtocolError(refusal).error if refusal else None,
         )
         self._audio = self._read_audio(path) if self._payload else None
+
+    def feed(self, pcm: Pcm) -> Verdict | None:
+        """The guard of every piece: says what was said when this was recorded."""
+        return self._verdict
 
     def _read_audio(self, path: Path) -> Pcm:
         file = path.with_suffix(".f32")
@@ -187,6 +195,7 @@ class _Replay:
                 raw = event.get("text")
                 session.receive(base64.b64decode(event["bytes"]) if raw is None else raw, now)
             case "audio":
+                self._verdict = event["verdict"]
                 session.audio(event["key"], self._chunk(event), now)
             case "failed":
                 error = SpeechError(event["code"], event["message"], retryable=event["retryable"])

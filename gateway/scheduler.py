@@ -55,7 +55,8 @@ class Scheduler:
         """
         del self._running[piece.key]
         retry = error.retryable or error.code == "context_expired"
-        late = now - piece.cut_at > self._settings.piece_retry_seconds
+        # Another seed may do at any time; what else failed is not waited for without end.
+        late = now - piece.cut_at > self._settings.piece_retry_seconds and error.code != "runaway"
         if not retry or late or not piece.turn.drop(piece):
             piece.state = State.FAILED
             piece.error = error

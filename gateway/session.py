@@ -37,6 +37,7 @@ _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
 _TICK_SECONDS = 0.001
 """Times are rounded up to this, so that a deadline always lies in the future."""
+_RUNAWAY_RETRIES = 2
 _RELEASE_LEAD_SECONDS = 0.5
 """A writer's silence matters once the listener has less than this in hand."""
 
@@ -146,8 +147,12 @@ class Session:
         piece = self._scheduler.running(key)
         if piece is None:
             return
-        piece.turn.audio(piece, chunk.pcm, now)
-        if chunk.final:
+        verdict = piece.guard.feed(chunk.pcm) if piece.guard is not None else None
+        if verdict is None:
+            piece.turn.audio(piece, chunk.pcm, now)
+        if verdict is not None or (chunk.final and chunk.truncated and not piece.laid):
+            self._ran_away(piece, verdict or "limit", chunk, now)
+        elif chunk.final:
             # What ran on to its limit is no example for the next piece.
             self._scheduler.done(piece, None if chunk.truncated else chunk.context)
             self._observer.piece_over("truncated" if chunk.truncated else "done")
@@ -162,6 +167,22 @@ class Session:
         again = self._scheduler.failed(piece, error, now)
         self._observer.piece_over("retried" if again else "failed")
         self._schedule(now)
+
+    def _ran_away(self, piece: Piece, verdict: str, chunk: AudioChunk, now: float) -> None:
+        """A piece does not find its end: speak it anew if nobody heard it, else end it here."""
+        again = self._scheduler.failed(
+            piece,
+            SpeechError(
+                "runaway",
+                ERRORS["runaway"].meaning,
+                retryable=piece.attempts < _RUNAWAY_RETRIES,
+            ),
+            now,
+        )
+        self._observer.runaway(verdict, "retried" if again else "ended")
+        self._observer.piece_over("retried" if again else "failed")
+        if not chunk.final:
+            self._commands.append(CancelPiece(piece.key))
 
     def tick(self, now: float) -> None:
         """Time passed; see `deadline`."""
@@ -440,6 +461,7 @@ class Session:
             captions=self._start.captions,
             pauses=self._offer.pauses_of(self._start),
             leveller=self._leveller,
+            make_guard=self._offer.make_guard,
         )
         self._turns.add(turn)
         self._observer.turn_started()

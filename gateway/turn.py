@@ -22,6 +22,7 @@ from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST, Pauses
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
 from gateway.spoken import Spoken
+from gateway.runaway import Guard, GuardMaker, RunawayGuard
 from gateway.timeline import Packet, Timeline
 from gateway.wordtimes import word_times
 
@@ -70,6 +71,8 @@ class Piece:
     made: int = 0
     chunks: deque[Pcm] = field(default_factory=deque)
     buffered: int = 0
+    guard: Guard | None = None
+    """Of the attempt in the engine."""
     laid: bool = False
     """Whether any of it went onto the timeline."""
     context: object | None = None
@@ -98,6 +101,7 @@ class Turn:
         captions: bool,
         pauses: Pauses = PAUSES,
         leveller: Leveller | None = None,
+        make_guard: GuardMaker = RunawayGuard,
     ) -> None:
         self.number = number
         self.voicing = voicing
@@ -124,6 +128,7 @@ class Turn:
         self._keys = keys
         self._captions = captions
         self._pauses = pauses
+        self._make_guard = make_guard
         self._written: list[str] = []
         self._flushes: deque[tuple[int, str | None]] = deque()
         self._ready: deque[ServerMessage | Packet] = deque()
@@ -203,6 +208,7 @@ class Turn:
     def request(self, piece: Piece, priority: int) -> SpeechRequest:
         """What to ask of the engine, going on from the piece before if that is known."""
         voicing = piece.voicing
+        piece.guard = self._make_guard(piece.spoken, voicing.speed)
         context = None
         if piece.use_context and piece.index:
             before = self.pieces[piece.index - 1]

@@ -16,6 +16,7 @@ from gateway.cutting import TurnText
 from gateway.encoding import PcmEncoder
 from gateway.offer import Offer
 from gateway.protocol import AudioHeader, unpack_audio
+from gateway.runaway import GuardMaker
 from gateway.session import Session
 from gateway.settings import Settings
 
@@ -27,6 +28,7 @@ class CountingObserver:
         self.turns: Counter[str] = Counter()
         self.pieces: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self.runaways: Counter[tuple[str, str]] = Counter()
         self.first_packets: list[float] = []
         self.first_audibles: list[float] = []
         self.underruns: list[float] = []
@@ -53,6 +55,9 @@ class CountingObserver:
 
     def piece_over(self, outcome: str) -> None:
         self.pieces[outcome] += 1
+
+    def runaway(self, reason: str, outcome: str) -> None:
+        self.runaways[reason, outcome] += 1
 
     def prompt(self, tokens: int, cached: int) -> None:
         self.tokens = (self.tokens[0] + tokens, self.tokens[1] + cached)
@@ -83,6 +88,13 @@ def read(item: Outgoing) -> Out:
     return item
 
 
+class Calm:
+    """A runaway guard that lets everything pass."""
+
+    def feed(self, pcm: Pcm) -> None:
+        return None
+
+
 @dataclass
 class Harness:
     """Started by default, with PCM so that tests can see which piece a sample belongs to."""
@@ -90,6 +102,8 @@ class Harness:
     settings: Settings = field(default_factory=Settings)
     start: dict[str, Any] | None = field(default_factory=dict)
     now: float = 1000.0
+    make_guard: GuardMaker = lambda _text, _speed: Calm()
+    """By default none: the tests' audio does not sound like speech."""
 
     def __post_init__(self) -> None:
         self.observer = CountingObserver()
@@ -98,6 +112,7 @@ class Harness:
             limits=LIMITS,
             make_text=lambda _voicing: TurnText(),
             make_encoder=lambda start: PcmEncoder(start.frame_ms),
+            make_guard=self.make_guard,
         )
         self.session = Session("test", self.settings, offer, self.observer, self.now, token="token")
         self.engine: dict[int, SpeechRequest] = {}

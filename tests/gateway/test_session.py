@@ -811,6 +811,8 @@ class TestFaults:
         h = Harness()
         h.send("text.append", text=SENTENCE + SECOND)
         h.send("turn.end")
+        h.audio(h.keys[0], 4800)
+        h.take()
         chunk = AudioChunk(tone(4800), final=True, context="babble", truncated=True)
         del h.engine[h.keys[0]]
         h.session.audio(h.keys[0], chunk, h.now)
