@@ -64,9 +64,15 @@ class SpokenFilter:
         return scan.forget(scan.size)
 
     def settle(self) -> list[Segment]:
-        """Give marks and emoji at the end that wait only for the next code point."""
-        held = self._scan.text[self._scan.read :]
-        return self.flush() if _UNDECIDED.fullmatch(held) else []
+        """Give marks and emoji at the end that wait only for the next code point.
+
+        Not marks that a word would make the beginning of emphasis: they hold nothing back, and by
+        themselves say nothing.
+        """
+        scan = self._scan
+        held, before = scan.text[scan.read :], scan.text[:scan.read][-1:]
+        opens = held[:1] in ("*", "_", "~") and (not before or before.isspace())
+        return self.flush() if _UNDECIDED.fullmatch(held) and not opens else []
 
     def _read(self) -> int:
         """Read on until the text ends or more of it is needed; returns how far it was read."""

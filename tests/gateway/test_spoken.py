@@ -256,6 +256,18 @@ def test_a_pause_releases_marks_that_wait_for_markup() -> None:
     assert [(p.text, p.spoken) for p in turn.finish()] == [("**so**", "so")]
 
 
+@pytest.mark.parametrize("text", ["Title.\n\n**Bold** it is.", "So *very* far.", "_This_ one."])
+def test_a_pause_within_marks_that_open_does_not_make_them_text(text: str) -> None:
+    spoken = []
+    for pause in (0.0, 0.5):
+        turn = TurnText()
+        pieces = []
+        for character in text:
+            pieces += [*turn.feed(character), *turn.release(pause if character in "*_" else 0.0)]
+        spoken.append(" ".join(piece.spoken.strip() for piece in [*pieces, *turn.finish()]))
+    assert not set("*_") & set("".join(spoken))
+
+
 def test_flush_takes_open_markup_as_text_and_goes_on() -> None:
     turn = TurnText()
     turn.feed("See [the doc")
