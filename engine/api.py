@@ -51,8 +51,9 @@ class SpeechRequest:
     `text` is spoken text (no markup); the engine normalises numbers, dates and the like itself.
     `speed` is a factor on the speaking rate (1.0 is normal, 1.25 faster).
     `priority`: when the listener runs dry, in milliseconds of the system's monotonic clock, or
-    `DRY`, or `OFFLINE`; lower is scheduled first, and far ahead rests. `context` is the `context` of the previous piece's final
-    chunk of the same turn and voice: the new piece continues its pitch and pace.
+    `DRY`, or `OFFLINE`; lower is scheduled first, and far ahead rests.
+    `context` is the `context` of the previous piece's final chunk of the same turn and voice: the
+    new piece continues its pitch and pace.
     """
 
     text: str

@@ -17,6 +17,9 @@ from engine.lead import Leads, Standing
 _FULL = 0.9
 """Share of KV blocks in use beyond which nobody rests: a resting request cannot be preempted."""
 
+_CAPS = ("max_num_running_reqs", "max_num_active_reqs")
+"""Most requests that may run, those at rest included: 0.24.0 has the first, 0.32.0 both."""
+
 
 class _Paced:
     """Hides resting requests from one call of `schedule`."""
@@ -29,11 +32,14 @@ class _Paced:
             return super().schedule(*args, **kwargs)  # type: ignore[misc]
         hidden = [request for request in self.running if request.request_id in resting]
         self.running = [request for request in self.running if request.request_id not in resting]
-        self.max_num_running_reqs -= len(hidden)
+        caps = {name: getattr(self, name) for name in _CAPS if hasattr(self, name)}
+        for name, cap in caps.items():
+            setattr(self, name, cap - len(hidden))
         try:
             return super().schedule(*args, **kwargs)  # type: ignore[misc]
         finally:
-            self.max_num_running_reqs += len(hidden)
+            for name, cap in caps.items():
+                setattr(self, name, cap)
             self.running = hidden + self.running
 
     def _resting(self: Any) -> set[str]:

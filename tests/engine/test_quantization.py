@@ -30,7 +30,8 @@ def test_a_weight_comes_back_to_half_a_step_of_its_channel(seed: int, spread: fl
     weight = torch.randn(7, 12, generator=torch.Generator().manual_seed(seed)) * spread
     named = dict(int8_weights([(f"{NAME}.weight", weight)]))
     quantised, scale = named[f"{NAME}.weight"], named[f"{NAME}.weight_scale"]
-    assert quantised.dtype == torch.int8 and scale.shape == (7, 1)
+    assert quantised.dtype == torch.int8
+    assert scale.shape == (7, 1)
     assert ((quantised * scale - weight).abs() <= 0.5001 * scale).all()
 
 

@@ -230,6 +230,25 @@ def test_engine_processes_come_from_the_context_we_replace() -> None:
     assert callable(utils.get_mp_context)
 
 
+def test_kernel_overrides_are_registered_by_what_the_fork_server_runs_ahead() -> None:
+    from vllm.platforms.cpu import CpuPlatform
+    from vllm.v1.worker.worker_base import WorkerWrapperBase
+
+    assert inspect.signature(CpuPlatform.register_triton_kernel_overrides).parameters == {}
+    assert "current_platform.register_triton_kernel_overrides()" in source_of(
+        WorkerWrapperBase.init_worker
+    ), "runners/preload.py has it done once"
+
+
+def test_vector_instructions_are_tried_once_a_process() -> None:
+    from torch._inductor import cpu_vec_isa
+
+    assert callable(cpu_vec_isa.valid_vec_isa_list.cache_info), (
+        "runners/preload_compiler.py fills this cache"
+    )
+    assert "valid_vec_isa_list()" in source_of(cpu_vec_isa.pick_vec_isa)
+
+
 def test_generate_takes_rendered_tokens_a_priority_and_aborts_when_closed() -> None:
     from vllm.inputs.engine import tokens_input
 
@@ -261,3 +280,35 @@ def test_packed_parameters_pass_vllms_checks() -> None:
     packed = RequestParams(seed=-(2**63), top_k=626, text=True, oldest=2**31 - 1)
     params = SamplingParams(extra_args={EXTRA_ARGS_KEY: list(packed)})
     assert RequestParams.from_extra_args(params.extra_args) == packed
+
+
+def test_resting_requests_can_be_hidden_from_the_scheduler() -> None:
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    source = source_of(Scheduler.schedule)
+    assert "if num_running >= self.max_num_active_reqs:" in source
+    assert "len(self.running) <= self.max_num_running_reqs" in source
+    assert "self.running.append(request)" in source
+    assert issubclass(AsyncScheduler, Scheduler)
+    assert "schedule" not in vars(AsyncScheduler)
+    assert isinstance(KVCacheManager.usage, property)
+
+
+def test_the_scheduler_is_paced_whichever_vllm_would_take() -> None:
+    from vllm.config import SchedulerConfig
+
+    from engine.scheduler import PacedScheduler
+
+    config = SchedulerConfig.default_factory(scheduler_cls="engine.scheduler.PacedScheduler")
+    assert config.get_scheduler_cls() is PacedScheduler
+
+
+def test_one_running_request_can_have_its_own_stream_interval() -> None:
+    from vllm.v1.engine.output_processor import OutputProcessor, RequestState
+
+    assert "self.stream_interval > 1" in source_of(RequestState.make_request_output)
+    source = source_of(OutputProcessor.add_request)
+    assert "self.external_req_ids[req_state.external_req_id].append(request_id)" in source
+    assert "self.request_states[request_id] = req_state" in source
