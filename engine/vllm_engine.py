@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
@@ -16,6 +16,8 @@ import psutil
 from engine.frames import PATH_VARIABLE, FrameStore
 from engine.lm_config import LmConfig
 from engine.runners import launch
+from engine.runners.environment import constants, environment
+from engine.runners.imports import settled
 from engine.runners.lifetime import CREATOR_VARIABLE
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 _CPU_KV_BYTES = 1 << 28
-_ENVIRONMENT_LOCK = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +82,17 @@ def start(
     tracebacks hold the frames of its callers, and with them what these return, for good.
     """
     on_cpu = settings.device == "cpu"
+    if on_cpu:
+        launch.start_importing(compiled=settings.compiled)
     with contextlib.ExitStack() as stack:
         # vLLM's sockets and rendezvous need names only until all have met.
         meeting = stack.enter_context(tempfile.TemporaryDirectory(prefix="voxgate-"))
-        stack.enter_context(_environment(_variables(settings, store.path, meeting)))
-        if on_cpu:
-            launch.start_importing()
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
+        stack.enter_context(environment(_variables(settings, store.path, meeting)))
+        with contextlib.nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else settled():
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
 
-        from engine.quantization import vllm_config
+            from engine.quantization import vllm_config
 
         options: dict[str, Any] = {
             "model": str(settings.model_dir),
@@ -151,15 +153,10 @@ def processes(llm: AsyncLLM) -> list[psutil.Process]:
 
 def _variables(settings: LanguageModelSettings, frames: Path, meeting: str) -> dict[str, str]:
     """Environment variables the engine process must start with."""
-    variables = {
+    variables = constants() | {
         PATH_VARIABLE: str(frames),
         CREATOR_VARIABLE: str(os.getpid()),
         "VLLM_RPC_BASE_PATH": meeting,
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
-        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
     }
     if settings.device == "cuda":
         return variables | {"VLLM_USE_V2_MODEL_RUNNER": "1"}
@@ -169,19 +166,3 @@ def _variables(settings: LanguageModelSettings, frames: Path, meeting: str) -> d
     if settings.cores is not None:
         variables[launch.CORES_VARIABLE] = ",".join(map(str, settings.cores))
     return variables
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the process about to be started, and put back what was there."""
-    with _ENVIRONMENT_LOCK:
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value

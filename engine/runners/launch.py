@@ -16,16 +16,20 @@ from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
+from engine.runners.environment import constants, environment
+
 CORES_VARIABLE = "VOXGATE_CORES"
 """Environment variable: the cores an engine process may use, separated by commas."""
 
 _PRELOAD = ["engine.runners.preload"]
+_PRELOAD_COMPILED = [*_PRELOAD, "engine.runners.preload_compiler"]
 
 
-def start_importing() -> None:
-    """Have the imports run in the fork server; returns at once."""
-    multiprocessing.set_forkserver_preload(_PRELOAD)
-    multiprocessing.forkserver.ensure_running()
+def start_importing(*, compiled: bool) -> None:
+    """Have the imports run in the fork server; returns at once. Later calls change nothing."""
+    multiprocessing.set_forkserver_preload(_PRELOAD_COMPILED if compiled else _PRELOAD)
+    with environment(constants()):
+        multiprocessing.forkserver.ensure_running()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from engine.runners.imports import settled
 
 # An interrupt from the terminal, which goes to the whole process group, is for the creator.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -28,7 +31,22 @@ for folder in _own_folder():
     # Its creator removes it too, but may be killed.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
-import vllm.model_executor.model_loader  # noqa: E402
-import vllm.v1.engine.core  # noqa: E402, F401
+with settled():
+    import vllm.compilation.backends
+    import vllm.compilation.caching
+    import vllm.compilation.passes.pass_manager
+    import vllm.distributed.elastic_ep.elastic_execute
+    import vllm.model_executor.model_loader
+    import vllm.v1.attention.backends.cpu_attn
+    import vllm.v1.engine.core  # noqa: F401
+    from torch._dynamo.backends import registry
+    from vllm.platforms import current_platform
 
-import engine.runners.v1  # noqa: E402, F401
+    import engine.runners.v1
+    import engine.scheduler  # noqa: F401
+
+    registry.list_backends()
+    # It looks through all modules there are; once is enough.
+    register_overrides = functools.cache(current_platform.register_triton_kernel_overrides)
+    type(current_platform).register_triton_kernel_overrides = staticmethod(register_overrides)
+    register_overrides()

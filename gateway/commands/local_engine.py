@@ -57,18 +57,20 @@ def engine_factory(arguments: Namespace) -> Callable[[], Synthesizer]:
         raise CommandError(f"--checkpoint {checkpoint}: there is no such directory.")
 
     def create() -> Synthesizer:
+        from engine import ahead
         from engine.settings import EngineSettings
+
+        settings = EngineSettings(
+            checkpoint=checkpoint,
+            device=arguments.device,
+            max_streams=arguments.max_streams,
+            kv_cache_bytes=arguments.kv_cache_mib and arguments.kv_cache_mib * 2**20,
+            compiled=False if arguments.eager else None,
+            seed_voices=arguments.random_voices,
+        )
+        ahead.begin(settings)
         from engine.synthesizer import create as create_synthesizer
 
-        return create_synthesizer(
-            EngineSettings(
-                checkpoint=checkpoint,
-                device=arguments.device,
-                max_streams=arguments.max_streams,
-                kv_cache_bytes=arguments.kv_cache_mib and arguments.kv_cache_mib * 2**20,
-                compiled=False if arguments.eager else None,
-                seed_voices=arguments.random_voices,
-            )
-        )
+        return create_synthesizer(settings)
 
     return create

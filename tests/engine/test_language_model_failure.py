@@ -281,4 +281,6 @@ async def test_a_killed_front_end_leaves_nothing(random_model_dir: Path) -> None
         assert not alive
         # The compiler's cache is for the next start.
         assert [path.name for path in Path(folder).iterdir()] in ([], ["torchinductor_root"])
-    assert not [path for path in set(Path("/dev/shm").iterdir()) - shared if path.is_file()]
+    # Names of others that use joblib come and go.
+    new = {path.name for path in set(Path("/dev/shm").iterdir()) - shared if path.is_file()}
+    assert not {name for name in new if not name.startswith("sem.loky-")}
