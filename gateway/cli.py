@@ -15,6 +15,7 @@ COMMANDS = {
     "say": "speak a text through a gateway, to the speakers or into a file",
     "voices": "list the voices",
     "bench": "measure latency and capacity",
+    "captions": "read live captions aloud: WebVTT, SRT or lines as they come",
     "replay": "run recorded sessions again and compare every message",
     "doctor": "check this machine and say how to fix it",
 }
