@@ -9,7 +9,6 @@ encoded; a cancel then throws away raw samples and no packet of the old turn can
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -17,12 +16,14 @@ from itertools import count
 from engine.api import SAMPLE_RATE, AudioChunk, SpeechError
 from gateway import protocol
 from gateway.actions import CancelPiece, Close, Command, Observer, Outgoing, Resume, StartPiece
+from gateway.answers import Answers
 from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S
 from gateway.errors import ERRORS
 from gateway.flow import WriterFlow
 from gateway.loudness import Leveller
 from gateway.offer import Offer
-from gateway.protocol import AudioFlag, AudioHeader, Error, ProtocolError, ServerMessage
+from gateway.outlet import Outlet
+from gateway.protocol import Error, ProtocolError
 from gateway.replay import Replay
 from gateway.scheduler import Scheduler
 from gateway.settings import Settings
@@ -31,8 +32,6 @@ from gateway.transcript import Transcript
 from gateway.turn import Piece, Turn, Voicing
 from gateway.turns import Cut, Turns
 
-_MAX_CONTROL = 256
-"""Answers a client may leave unread; one that sends without reading is cut off."""
 _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
 _TICK_SECONDS = 0.001
@@ -73,16 +72,14 @@ class Session:
         self._keys = count()
         self._leveller = Leveller()
         self._commands: list[Command] = []
-        self._control: deque[ServerMessage] = deque()
-        self._sequence = 0
+        self._answers = Answers(observer)
+        self._outlet = Outlet(self._turns, observer, now)
         self._flow = WriterFlow(settings.max_backlog_chars, settings.chars_per_second)
         self._replay = Replay(0)
         self.transcript = Transcript()
         self._resumed: protocol.SessionResumed | None = None
-        self._resumed_at = now
         self._received = 0
         self._ending: Close | None = None
-        self._closing: Close | None = None
         self._deadline: float | None = self._start_by
         self._characters = 0
         self._handlers: dict[type, Callable[..., None]] = {
@@ -123,7 +120,7 @@ class Session:
 
     def refuse(self, refusal: ProtocolError, request: str | None) -> None:
         """Tell the client that its message was not taken."""
-        self._tell(replace(refusal.error, request=refusal.error.request or request))
+        self._answers.tell(replace(refusal.error, request=refusal.error.request or request))
 
     def resume(self, received: int, now: float) -> None:
         """Go on over another connection, whose client has the first `received` messages.
@@ -140,7 +137,7 @@ class Session:
             turn_characters=turn.characters if turn else None,
             replayed=missing,
         )
-        self._resumed_at = now
+        self._outlet.connected_at = now
 
     def audio(self, key: int, chunk: AudioChunk, now: float) -> None:
         """Audio of a piece; the final chunk ends it."""
@@ -186,16 +183,16 @@ class Session:
 
     def tick(self, now: float) -> None:
         """Time passed; see `deadline`."""
-        if self._start is None and now >= self._start_by and self._closing is None:
-            self._fail("start_timeout")
+        if self._start is None and now >= self._start_by and self._answers.closing is None:
+            self._answers.end(ProtocolError("start_timeout").error)
         if self._flow.paused:
             self._check_flow(now)
         self._schedule(now)
 
     def drain(self, now: float) -> None:
         """The server is stopping: speak what was sent, take no more."""
-        if self._ending is None and self._closing is None:
-            self._tell(ProtocolError("draining").error)
+        if self._ending is None and self._answers.closing is None:
+            self._answers.tell(ProtocolError("draining").error)
             self._finish(Close(1012, "draining"), now)
             self._schedule(now)
 
@@ -205,7 +202,7 @@ class Session:
         for _ in self._turns.queue:
             self._observer.turn_over("abandoned")
         self._turns.queue.clear()
-        self._control.clear()
+        self._answers.clear()
         self._deadline = None
 
     # -- what comes out --------------------------------------------------------------------------
@@ -250,19 +247,20 @@ class Session:
         return item
 
     def _take_new(self, now: float) -> Outgoing | None:
-        if self._control:
-            return self._control.popleft().encode()
-        if self._closing is not None:
-            return self._closing
+        answer = self._answers.next()
+        if answer is not None:
+            return answer
+        if self._answers.closing is not None:
+            return self._answers.closing
         while self._turns.queue:
             turn = self._turns.queue[0]
             item = turn.take()
             if self._flow.paused:
                 self._check_flow(now)
             if item is None:
-                return self._control.popleft().encode() if self._control else None
+                return self._answers.next()
             if isinstance(item, Packet):
-                return self._packet(turn, item, now)
+                return self._outlet.packet(turn, item, now)
             if turn.done:
                 self._turns.sent_all()
                 self._observer.turn_over("done")
@@ -272,7 +270,7 @@ class Session:
             self._schedule(now)
             return item.encode()
         if self._ending is not None:
-            self._closing = self._ending
+            self._answers.closing = self._ending
             return protocol.SessionEnded(
                 turns=self._turns.begun,
                 samples=self._turns.playhead.sent,
@@ -280,41 +278,13 @@ class Session:
             ).encode()
         return None
 
-    def _packet(self, turn: Turn, packet: Packet, now: float) -> bytes:
-        flags = AudioFlag.PAUSE if packet.pause else AudioFlag(0)
-        first = packet.position == 0
-        lead = self._turns.playhead.lead(now)
-        dry_since = self._turns.sent(turn, packet, now)
-        if first:
-            flags |= AudioFlag.FIRST
-            if turn.awaited:
-                waited = now - turn.pieces[0].cut_at
-                self._observer.first_packet(waited)
-                self._observer.first_audible(waited + turn.onset / SAMPLE_RATE)
-        elif dry_since is not None:
-            piece = turn.heard_piece
-            there = piece is not None and piece.cut_at <= dry_since
-            if there and dry_since > self._resumed_at:
-                self._observer.underrun(now - dry_since)
-        header = AudioHeader(
-            kind=turn.kind,
-            flags=flags,
-            turn=turn.number,
-            sequence=self._sequence,
-            samples=packet.samples,
-            position=packet.position,
-        )
-        self._sequence = (self._sequence + 1) % 2**32
-        self._observer.packet(len(packet.payload), lead)
-        return header.pack() + packet.payload
-
     # -- client messages -------------------------------------------------------------------------
 
     def _on_start(self, start: protocol.SessionStart) -> None:
         if self._start is not None:
             raise ProtocolError("already_started")
         if self._refusal is not None:
-            self._end(self._refusal)
+            self._answers.end(self._refusal)
             return
         voicing = self._offer.voicing(start.voice, start.language, start.speed, start.seed)
         encoder = self._offer.encoder(start)
@@ -322,7 +292,7 @@ class Session:
         if self.resumable:
             self._replay.keep(self._settings.replay_bytes)
         answer = self._offer.started(self.name, start, voicing, encoder, self._settings)
-        self._tell(replace(answer, token=self.token if self.resumable else None))
+        self._answers.tell(replace(answer, token=self.token if self.resumable else None))
 
     def _on_resume(self, message: protocol.SessionResume) -> None:
         if self._start is not None:
@@ -340,7 +310,7 @@ class Session:
         turn = self._turns.open if update.scope == "piece" else None
         if turn is not None:
             self._take_in(turn, turn.revoice(self._voicing, now), now)
-        self._tell(
+        self._answers.tell(
             protocol.SessionUpdated(
                 turn=turn.number if turn else None,
                 voice=self._voicing.voice,
@@ -384,7 +354,7 @@ class Session:
     def _on_flush(self, message: protocol.TextFlush, now: float) -> None:
         turn = self._turns.open
         if turn is None:
-            self._tell(protocol.FlushDone(id=message.id))
+            self._answers.tell(protocol.FlushDone(id=message.id))
         elif turn.flushes >= self._settings.max_pending_flushes:
             raise ProtocolError("too_many_flushes")
         else:
@@ -422,7 +392,7 @@ class Session:
                 self._observer.turn_over("cancelled")
             for answer in turn.cancel(heard, estimated=estimated):
                 self.transcript.note(answer)
-                self._tell(answer)
+                self._answers.tell(answer)
         self._turns.settle(now)
         self._check_flow(now)
 
@@ -434,7 +404,7 @@ class Session:
             self._finish(Close(1000, "session ended"), now)
 
     def _on_ping(self, message: protocol.Ping, now: float) -> None:
-        self._tell(protocol.Pong(id=message.id))
+        self._answers.tell(protocol.Pong(id=message.id))
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -465,7 +435,7 @@ class Session:
         )
         self._turns.add(turn)
         self._observer.turn_started()
-        self._tell(protocol.TurnStarted(turn=turn.number, voice=self._voicing.voice))
+        self._answers.tell(protocol.TurnStarted(turn=turn.number, voice=self._voicing.voice))
         return turn
 
     def _take_in(self, turn: Turn, pieces: list[Piece], now: float) -> None:
@@ -484,26 +454,7 @@ class Session:
     def _check_flow(self, now: float) -> None:
         request = self._flow.check(self._turns.backlog, now)
         if request is not None:
-            self._tell(request)
-
-    def _tell(self, message: ServerMessage) -> None:
-        """An answer that overtakes audio."""
-        if self._closing is not None:
-            return
-        if isinstance(message, Error):
-            self._observer.error(message.code)
-        self._control.append(message)
-        if len(self._control) > _MAX_CONTROL:
-            self._fail("slow_reader")
-
-    def _fail(self, code: str) -> None:
-        """End the session at once with an error."""
-        self._end(ProtocolError(code).error)
-
-    def _end(self, error: Error) -> None:
-        self._observer.error(error.code)
-        self._control.append(error)
-        self._closing = Close(ERRORS[error.code].close or 1011, error.code)
+            self._answers.tell(request)
 
     # -- scheduling ------------------------------------------------------------------------------
 
@@ -512,7 +463,7 @@ class Session:
         lead = self._turns.lead(now)
         wake = [self._release(now, lead)]
         if self._start is None:
-            wake.append(self._start_by if self._closing is None else None)
+            wake.append(self._start_by if self._answers.closing is None else None)
         else:
             for piece, urgency in self._scheduler.start(now, lead, live=self._start.live):
                 self._commands.append(StartPiece(piece.key, piece.turn.request(piece, urgency)))

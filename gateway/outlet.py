@@ -1,0 +1,48 @@
+"""Packets of a session on their way out: headers, the session's sequence, what is measured."""
+
+from __future__ import annotations
+
+from engine.api import SAMPLE_RATE
+from gateway.actions import Observer
+from gateway.protocol import AudioFlag, AudioHeader
+from gateway.timeline import Packet
+from gateway.turn import Turn
+from gateway.turns import Turns
+
+
+class Outlet:
+    """Numbers packets and tells how well the listener is served."""
+
+    def __init__(self, turns: Turns, observer: Observer, now: float) -> None:
+        self._turns = turns
+        self._observer = observer
+        self._sequence = 0
+        self.connected_at = now
+        """Silence from before that is the network's, not an underrun."""
+
+    def packet(self, turn: Turn, packet: Packet, now: float) -> bytes:
+        """The binary message for a packet that goes out now."""
+        flags = AudioFlag.PAUSE if packet.pause else AudioFlag(0)
+        lead = self._turns.playhead.lead(now)
+        dry_since = self._turns.sent(turn, packet, now)
+        if packet.position == 0:
+            flags |= AudioFlag.FIRST
+            if turn.awaited:
+                waited = now - turn.pieces[0].cut_at
+                self._observer.first_packet(waited)
+                self._observer.first_audible(waited + turn.onset / SAMPLE_RATE)
+        elif dry_since is not None and dry_since > self.connected_at:
+            piece = turn.heard_piece
+            if piece is not None and piece.cut_at <= dry_since:
+                self._observer.underrun(now - dry_since)
+        header = AudioHeader(
+            kind=turn.kind,
+            flags=flags,
+            turn=turn.number,
+            sequence=self._sequence,
+            samples=packet.samples,
+            position=packet.position,
+        )
+        self._sequence = (self._sequence + 1) % 2**32
+        self._observer.packet(len(packet.payload), lead)
+        return header.pack() + packet.payload
