@@ -16,7 +16,7 @@ from test_connection import closing, hear, open_session, say
 from websockets.asyncio.client import ClientConnection, connect
 
 from gateway.client import Audio, Event, GatewayError, VoiceClient
-from gateway.protocol import TurnCancelled, TurnDone
+from gateway.protocol import Pong, TurnCancelled, TurnDone
 
 TEXT = "This is the first sentence. And here comes the second one. A third one ends it."
 
@@ -113,6 +113,52 @@ async def test_a_client_that_finds_no_server_in_time_gives_up(run: Run) -> None:
                 await client.send("ping")
         await running.quiet()
         assert proxy.connections > 2
+
+
+async def test_a_session_that_is_gone_is_told_by_its_code(run: Run) -> None:
+    async with run(FakeSynthesizer(script)) as running:
+        proxy = CuttingProxy(running.port, iter([3000]))
+        async with proxy.run() as url, VoiceClient(url, reconnect=True) as client:
+            client.link.resumable("made up", 30.0)
+            with pytest.raises(GatewayError) as gone:
+                await spoken(client)
+            assert gone.value.code == "unknown_session"
+            with pytest.raises(GatewayError):
+                await client.receive()
+        await running.gateway.sessions.clear()
+        await running.quiet()
+
+
+async def test_a_server_that_refuses_for_now_is_asked_again(run: Run) -> None:
+    async with run(FakeSynthesizer(script)) as running:
+        proxy = CuttingProxy(running.port, iter([3000]))
+        async with proxy.run() as url, VoiceClient(url, reconnect=True) as client:
+            readiness = running.gateway.readiness
+            readiness.draining = True
+            speaking = asyncio.create_task(spoken(client, turns=1))
+            while proxy.connections < 3:
+                await asyncio.sleep(0.001)
+            readiness.draining = False
+            assert isinstance((await speaking)[-1], TurnDone)
+            assert client.link.resumes == 1
+
+
+async def test_senders_wait_for_the_new_connection(run: Run) -> None:
+    async with run() as running:
+        proxy = CuttingProxy(running.port, iter([]))
+        async with proxy.run() as url, VoiceClient(url, reconnect=True) as client:
+            await client.send("text.append", text="a")
+            client.link._socket.transport.abort()
+            numbers = [str(number) for number in range(600)]
+            await asyncio.gather(*(client.send("ping", id=number) for number in numbers))
+            answers = []
+            while len(answers) < len(numbers):
+                event = await client.receive()
+                if isinstance(event, Pong):
+                    answers.append(event.id)
+            assert sorted(answers, key=int) == numbers  # type: ignore[arg-type]
+            assert client.link.resumes == 1
+            assert not client.link._unconfirmed
 
 
 async def cut_off(peer: ClientConnection) -> None:
