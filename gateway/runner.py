@@ -75,12 +75,16 @@ class Runner:
             return
         self.over.set_result(None)
         self.ended = self.ended or why
-        self.session.abandon()
-        self.settle()
+        self.abandon()
         pieces = list(self._pieces.values())
         for piece in pieces:
             piece.cancel()
         await asyncio.gather(*pieces, return_exceptions=True)
+
+    def abandon(self) -> None:
+        """Free what the session has in the engine; what it sent can still be sent again."""
+        self.session.abandon()
+        self.settle()
 
     def settle(self) -> None:
         """Carry out the session's commands and wake whom they concern."""

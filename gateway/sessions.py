@@ -87,6 +87,7 @@ class Sessions:
             await self.close(runner, why)
             return
         if finished:
+            runner.abandon()
             self._settle(runner)
         self._waiting[runner] = asyncio.create_task(self._expire(runner))
 

@@ -292,6 +292,24 @@ class TestServer:
             await peer.close()
             await running.quiet()
 
+    async def test_one_that_was_cut_off_for_not_reading_frees_the_engine(self, run: Run) -> None:
+        engine = FakeSynthesizer(lambda _request, _number: Script(hold=asyncio.Event()))
+        async with run(engine) as running:
+            peer, token = await started(running)
+            await say(peer, "text.append", text=TEXT)
+            assert (await hear(peer))["type"] == "turn.started"
+            (runner,) = running.gateway.sessions.live
+            for _ in range(300):
+                runner.session.receive('{"type": "ping"}', 0.0)
+            runner.settle()
+            assert await closing(peer) == (1008, "slow_reader")
+            await running.quiet()
+            assert engine.running == 0
+            # It is over, but its end can be read.
+            peer = await resume(running, token, 2)
+            assert (await hear(peer))["type"] == "session.resumed"
+            assert await closing(peer) == (1008, "slow_reader")
+
     async def test_a_fault_while_it_waits_ends_it(self, run: Run) -> None:
         async with run(resume_seconds=0.2) as running:
             peer, token = await started(running)
