@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from tqdm import tqdm
 
 from engine.codec.model import Codec
 from training.audio_store import SAMPLE_RATE, read_shard
+from training.onset import LEAD
 
 SAMPLES_PER_FRAME = 512
 
@@ -34,9 +36,10 @@ def load_codec(checkpoint: Path, device: torch.device) -> Codec:
     return codec.to(device)
 
 
-def encode_shards(folder: Path, codec: Codec) -> None:
-    """Encode what is not encoded yet."""
-    for lines in tqdm(sorted(folder.glob("*.jsonl")), desc="encoding", unit="shard"):
+def encode_shards(folder: Path, codec: Codec, worker: int = 0, workers: int = 1) -> None:
+    """Encode what is not encoded yet of every `workers`-th shard."""
+    shards = sorted(folder.glob("*.jsonl"))[worker::workers]
+    for lines in tqdm(shards, desc="encoding", unit="shard", disable=worker > 0):
         utterances = list(read_shard(lines))
         target = lines.with_suffix(".codes.npy")
         frames = sum(-(-u.samples // SAMPLES_PER_FRAME) for u in utterances)
@@ -71,6 +74,7 @@ class FrameSegments:
                 frames = -(-utterance.samples // SAMPLES_PER_FRAME)
                 if at + frames > len(encoded):
                     break
+                encoded[at] = LEAD
                 starts.append(samples_at + utterance.start)
                 frame_starts.append(frames_at + at)
                 frame_counts.append(frames)
@@ -101,14 +105,17 @@ class FrameSegments:
         )
         self._random = torch.Generator(device=device).manual_seed(seed)
 
-    def draw(self, batch: int, frames: int) -> tuple[Tensor, Tensor]:
-        """Codes (batch, frames, codebooks) int64 and audio (batch, frames * 512) in [-1, 1]."""
+    def draw(self, batch: int, frames: int, *, from_start: bool = False) -> tuple[Tensor, Tensor]:
+        """Codes (batch, frames, codebooks) int64 and audio (batch, frames * 512) in [-1, 1].
+
+        With `from_start` the first frames of utterances, else any.
+        """
         device = self._audio.device
         long_enough = self._weights * (self._frame_counts >= frames)
         chosen = torch.multinomial(long_enough, batch, replacement=True, generator=self._random)
         room = self._frame_counts[chosen] - frames + 1
         share = torch.rand(batch, device=device, generator=self._random)
-        offset = (share * room).long()
+        offset = (share * room).long() * (not from_start)
         at = self._frame_starts[chosen] + offset
         codes = self._codes[at[:, None] + torch.arange(frames, device=device)].long()
         first = self._starts[chosen] + offset * SAMPLES_PER_FRAME
@@ -122,9 +129,19 @@ def main() -> None:
     )
     parser.add_argument("audio", type=Path)
     parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(args.workers) as pool:
+        jobs = [
+            (worker, args.workers, args.audio, args.checkpoint) for worker in range(args.workers)
+        ]
+        pool.starmap(_work, jobs, chunksize=1)
+
+
+def _work(worker: int, workers: int, audio: Path, checkpoint: Path) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    encode_shards(args.audio, load_codec(args.checkpoint, device))
+    encode_shards(audio, load_codec(checkpoint, device), worker, workers)
 
 
 if __name__ == "__main__":

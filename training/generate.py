@@ -15,20 +15,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 
 from training import teachers
 from training.audio_store import SAMPLE_RATE, ShardWriter, read_shard
+from training.onset import trim
 
 MANDARIN_SHARE = 0.7
 """Of the sentences of a teacher that speaks both languages."""
-AUDIBLE = 0.01
-EDGE_SAMPLES = 960
-"""Silence kept before and after the speech: 40 ms."""
-LONGEST_SECONDS = 15.5
-SHORTEST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +38,6 @@ class Job:
     hours: float
     seconds: float
     seed: int
-
-
-def trim(wave: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
-    """Cut the silence around the speech; None when there is nothing fit to learn from."""
-    audible = np.flatnonzero(np.abs(wave) > AUDIBLE)
-    if len(audible) == 0 or not np.isfinite(wave).all():
-        return None
-    wave = wave[max(0, audible[0] - EDGE_SAMPLES) : audible[-1] + EDGE_SAMPLES]
-    seconds = len(wave) / SAMPLE_RATE
-    return wave if SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS else None
 
 
 def work(job: Job) -> None:

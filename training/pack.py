@@ -65,8 +65,12 @@ def pack_language_model(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]
 ) -> dict[str, torch.Tensor]:
     """Drop what is never used: heads of unsampled codebooks, and their embedding tables but for
-    the one row they are fixed at, kept as `emb_code_fixed.{i}` (hidden,)."""
-    lm, fixed = config["lm"], config["codec"]["fsq"]["zero_residual_id"]
+    the one row they are fixed at, kept as `emb_code_fixed.{i}` (hidden,). Tensors that
+    `training.language_model` wrote are in this form already.
+
+    Raises `ValueError` when a codebook lacks its tensors.
+    """
+    fixed = config["codec"]["fsq"]["zero_residual_id"]
     sampled = sampled_codebooks(config)
     packed: dict[str, torch.Tensor] = {}
     for name, value in tensors.items():
@@ -78,8 +82,11 @@ def pack_language_model(
                     packed[f"emb_code_fixed.{codebook}"] = value[fixed].to(torch.bfloat16).clone()
                 continue
         packed[name] = value.to(torch.bfloat16).contiguous()
-    if len(packed) != len(tensors) - (lm["codes_per_frame"] - len(sampled)):
-        raise ValueError("the language model does not have one embedding and one head per codebook")
+    codebooks = range(config["lm"]["codes_per_frame"])
+    needed = {f"{kind}.{i}.weight" for kind in ("emb_code", "head_code") for i in sampled}
+    needed |= {f"emb_code_fixed.{i}" for i in codebooks if i not in sampled}
+    if missing := sorted(needed - packed.keys()):
+        raise ValueError(f"the language model lacks {', '.join(missing)}")
     return packed
 
 

@@ -51,6 +51,8 @@ class Settings:
     context: int = 12
     scored: int = 36
     tail: int = 2
+    starts: int = 4
+    """Every so many steps the segments begin utterances and are scored from the first frame."""
     generator_rate: float = 4e-4
     discriminator_rate: float = 4e-4
     lowest_share: float = 0.05
@@ -228,11 +230,13 @@ class Trainer:
         settings, codec = self.settings, self.codec
         self._set_rates(share_done)
         half = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
-        codes, wave = self.segments.draw(settings.batch, self.frames)
+        begins = self.step % settings.starts == 0
+        codes, wave = self.segments.draw(settings.batch, self.frames, from_start=begins)
         with half:
             mel, made = self.renderer(self._fix(codes))
-        first = settings.context * SAMPLES_PER_FRAME
-        last = (settings.context + settings.scored) * SAMPLES_PER_FRAME
+        unscored = 0 if begins else settings.context
+        first = unscored * SAMPLES_PER_FRAME
+        last = first + settings.scored * SAMPLES_PER_FRAME
         made, true = made[:, first:last].float(), wave[:, first:last]
 
         with half:
@@ -253,7 +257,7 @@ class Trainer:
         mel_distance = (log_mel(made, codec) - log_mel(true, codec))[:, 2:-2].abs().mean()
         spectral = multi_resolution_stft(made, true)
         true_mel = log_mel(wave, codec)[:, : mel.shape[1]]
-        decoder_mel = (mel.float() - true_mel)[:, 2 * settings.context : -4].abs().mean()
+        decoder_mel = (mel.float() - true_mel)[:, 2 * unscored : -4].abs().mean()
         loss = (
             settings.mel_weight * mel_distance
             + settings.stft_weight * spectral
@@ -357,12 +361,23 @@ def main() -> None:
     parser.add_argument("--spent", type=float, default=0.0, help="by the runs before")
     parser.add_argument("--judges", type=Path, help="judges_fp16.safetensors of a run before")
     parser.add_argument("--batch", type=int, default=Settings().batch)
+    parser.add_argument(
+        "--rate", type=float, default=Settings().generator_rate, help="highest learning rates"
+    )
+    parser.add_argument(
+        "--settle", type=int, default=Settings().settle_steps, help="steps of the judges alone"
+    )
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
-    settings = Settings(batch=args.batch)
+    settings = Settings(
+        batch=args.batch,
+        generator_rate=args.rate,
+        discriminator_rate=args.rate,
+        settle_steps=args.settle,
+    )
     trainer = Trainer(args.audio, args.checkpoint, args.out, settings, device, judges=args.judges)
     print("hours of speech:", {v: round(h, 2) for v, h in trainer.segments.hours.items()})
     trainer.run(seconds=args.seconds, planned=args.planned or args.seconds, spent=args.spent)

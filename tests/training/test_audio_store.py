@@ -10,7 +10,7 @@ import torch
 
 from training.audio_store import GAP_SAMPLES, ShardWriter, read_shard
 from training.frame_store import SAMPLES_PER_FRAME, FrameSegments
-from training.generate import EDGE_SAMPLES, trim
+from training.onset import LEAD
 
 FACTS = {"voice": "heart", "language": "en", "phonemes": "h", "speed": 2}
 
@@ -62,14 +62,17 @@ def test_segments_pair_codes_with_the_audio_they_stand_for(tmp_path: Path) -> No
     segments = FrameSegments(tmp_path, torch.device("cpu"), seed=0)
     codes, audio = segments.draw(64, 8)
     levels = (audio.view(64, 8, SAMPLES_PER_FRAME).mean(-1) * 1000).round().long()
-    assert torch.equal(levels, codes[..., 0])
-    assert len({int(first) for first in codes[:, 0, 0]}) > 3
+    given = codes[..., 0] == LEAD[0]
+    assert torch.equal(levels[~given], codes[..., 0][~given])
+    assert len({int(first) for first in levels[:, 0]}) > 3
 
 
-def test_silence_around_speech_is_cut_and_silence_alone_refused() -> None:
-    speech = np.concatenate([np.zeros(9000), np.full(12_000, 0.5), np.zeros(9000)])
-    kept = trim(speech.astype(np.float32))
-    assert kept is not None
-    assert abs(len(kept) - 12_000 - 2 * EDGE_SAMPLES) <= 1
-    assert trim(np.zeros(24_000, np.float32)) is None
-    assert trim(np.full(24_000, np.nan, np.float32)) is None
+def test_every_utterance_begins_with_the_lead(tmp_path: Path) -> None:
+    write(tmp_path / "a", 9, 12)
+    np.save(tmp_path / "a.codes.npy", np.ones((21, 4), np.int16))
+    segments = FrameSegments(tmp_path, torch.device("cpu"), seed=0)
+    codes, audio = segments.draw(16, 8, from_start=True)
+    assert torch.equal(codes[:, 0], torch.tensor([LEAD] * 16))
+    assert bool((codes[:, 1:] == 1).all())
+    starts = {round(float(level), 3) for level in audio[:, 0]}
+    assert starts == {0.001, 0.011}
