@@ -21,8 +21,8 @@ from gateway.loudness import Leveller
 from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST, Pauses
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
-from gateway.spoken import Spoken
 from gateway.runaway import Guard, GuardMaker, RunawayGuard
+from gateway.spoken import Spoken
 from gateway.timeline import Packet, Timeline
 from gateway.wordtimes import word_times
 
@@ -431,16 +431,24 @@ class Turn:
         return end is not None and heard >= end
 
     def _heard_characters(self, heard: int) -> int:
-        laid = [piece for piece in self.pieces if piece.start_sample is not None]
-        if not laid:
-            return 0
-        spans = [
-            Span(piece.text, piece.start, piece.end, piece.start_sample or 0, piece.end_sample)
-            for piece in laid
-        ]
-        last = laid[-1]
-        seconds = expected_seconds(last.text, last.voicing.speed)
-        return heard_until(spans, heard, len(last.text) / (seconds * SAMPLE_RATE))
+        spans: list[Span] = []
+        for piece in self.pieces:
+            if piece.start_sample is None:
+                break
+            seconds = expected_seconds(piece.text, piece.voicing.speed)
+            end = piece.end_sample
+            guess = piece.start_sample + int(seconds * SAMPLE_RATE)
+            spans.append(
+                Span(
+                    piece.said,
+                    piece.start,
+                    piece.end,
+                    piece.start_sample,
+                    guess if end is None else end,
+                    end is not None,
+                )
+            )
+        return heard_until(spans, heard)
 
 
 def _milliseconds(samples: int) -> int:

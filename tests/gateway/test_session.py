@@ -586,7 +586,7 @@ class TestCancel:
         h.send("turn.cancel", turn=1, played_samples=14_000)
         (cancelled,) = h.take()
         assert isinstance(cancelled, dict)
-        assert cancelled["spoken"] == "This is the "
+        assert cancelled["spoken"] == "This is the"
         assert cancelled["spoken"] + cancelled["unspoken"] == SENTENCE + SECOND + THIRD
         assert (cancelled["heard_samples"], cancelled["heard_ms"]) == (14_000, 583)
         assert cancelled["sent_samples"] == h.messages("turn.done")[0]["samples"]
@@ -602,7 +602,7 @@ class TestCancel:
         h.take()
         cancelled = h.messages("turn.cancelled")[0]
         assert cancelled["heard_ms"] in (499, 500)
-        assert (cancelled["spoken"], cancelled["estimated"]) == ("This is the ", True)
+        assert (cancelled["spoken"], cancelled["estimated"]) == ("This is the", True)
         assert cancelled["completed"] is False
 
     def test_playback_reports_correct_the_reckoning(self) -> None:
