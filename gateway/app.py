@@ -28,11 +28,13 @@ from engine.api import Progress, SpeechError, Synthesizer
 from gateway import protocol
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
+from gateway.encoding import TimedEncoder
 from gateway.errors import ERRORS
 from gateway.formats import make_encoder
 from gateway.http.captions import captions_response
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
+from gateway.journal import journal_maker
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.offer import Offer
 from gateway.opus import require_opus
@@ -45,7 +47,7 @@ from gateway.runner import Runner
 from gateway.sessions import Sessions
 from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
-from gateway.transport import StreamProtocol
+from gateway.transport import StreamProtocol, unsent_bytes
 
 _log = logging.getLogger("voxgate")
 _MAX_PIECE_CHARS = 200
@@ -72,7 +74,9 @@ class Gateway:
         self.started = False
         """Whether the engine was started and really spoke."""
         self.metrics.watch(synthesizer.stats)
+        self.metrics.watch_sockets(unsent_bytes)
         self._make_session = session_maker(settings)
+        self._make_journal = journal_maker(settings, self.metrics)
 
     async def start(self) -> None:
         """Start the engine and speak once; `on_started` gets the outcome."""
@@ -124,7 +128,9 @@ class Gateway:
             voices=self.synthesizer.voices(),
             limits=limits,
             make_text=lambda voicing: TurnText(SpokenSettings(language=voicing.language), lengths),
-            make_encoder=lambda start: make_encoder(start, settings.opus_complexity),
+            make_encoder=lambda start: TimedEncoder(
+                make_encoder(start, settings.opus_complexity), self.metrics.encoded
+            ),
             pauses=with_milliseconds(
                 PAUSES,
                 clause=settings.clause_pause_ms,
@@ -152,16 +158,19 @@ class Gateway:
             if self.readiness.draining or not self.sessions.resumable:
                 await self._refuse(websocket, error)
                 return
+        name = secrets.token_urlsafe(9)
+        journal = self._make_journal(name)
         session = self._make_session(
-            secrets.token_urlsafe(9),
+            name,
             self.settings,
             self.offer(),
-            self.metrics,
+            journal,
             time.monotonic(),
             token=secrets.token_urlsafe(24),
             refusal=error,
         )
         runner = Runner(session, self.synthesizer, self.metrics, client=client)
+        runner.over.add_done_callback(lambda _: journal.close(runner.ended or "disconnected"))
         self.sessions.open(runner)
         connection = Connection(
             websocket,

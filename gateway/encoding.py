@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -77,3 +78,18 @@ class G711Encoder(_LinearEncoder):
 
     def encode(self, pcm: Pcm, end: int | None = None) -> bytes:
         return self._law(self._samples(pcm))
+
+
+class TimedEncoder:
+    """An encoder that tells how long it took for each packet, in seconds."""
+
+    def __init__(self, encoder: Encoder, spent: Callable[[float], None]) -> None:
+        self.kind, self.frame_samples = encoder.kind, encoder.frame_samples
+        self.pre_skip, self.grain = encoder.pre_skip, encoder.grain
+        self._encoder, self._spent = encoder, spent
+
+    def encode(self, pcm: Pcm, end: int | None = None) -> bytes:
+        began = time.perf_counter()
+        payload = self._encoder.encode(pcm, end)
+        self._spent(time.perf_counter() - began)
+        return payload

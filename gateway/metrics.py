@@ -39,6 +39,12 @@ class Metrics:
         self._pieces = Counter(
             "voxgate_pieces", "Pieces of text over.", ["outcome"], registry=registry
         )
+        self._started = Counter(
+            "voxgate_pieces_started", "Pieces given to the engine.", registry=registry
+        )
+        self._encoding = Counter(
+            "voxgate_encode_seconds", "Time spent in audio encoders.", registry=registry
+        )
         self._runaways = Counter(
             "voxgate_runaways",
             "Pieces that did not find their end, by how it showed and whether they were retried.",
@@ -93,6 +99,18 @@ class Metrics:
         """Read the engine at every scrape."""
         self.registry.register(_EngineCollector(stats))
 
+    def watch_sockets(self, unsent: Callable[[], int]) -> None:
+        """Read the bytes that wait in sockets at every scrape."""
+        gauge = Gauge(
+            "voxgate_socket_buffer_bytes",
+            "Bytes that wait in this process for sockets to take them.",
+            registry=self.registry,
+        )
+        gauge.set_function(unsent)
+
+    def encoded(self, seconds: float) -> None:
+        self._encoding.inc(seconds)
+
     def render(self) -> bytes:
         return generate_latest(self.registry)
 
@@ -111,10 +129,10 @@ class Metrics:
     def not_ready(self) -> None:
         self._unready.inc()
 
-    def turn_started(self) -> None:
+    def turn_started(self, turn: int) -> None:
         self._turns_started.inc()
 
-    def turn_over(self, outcome: str) -> None:
+    def turn_over(self, outcome: str, turn: int) -> None:
         self._turns.labels(outcome).inc()
 
     def first_packet(self, seconds: float) -> None:
@@ -132,7 +150,10 @@ class Metrics:
         self._underruns.inc()
         self._dry.inc(seconds)
 
-    def piece_over(self, outcome: str) -> None:
+    def piece_started(self, turn: int, piece: int, attempt: int, text: str) -> None:
+        self._started.inc()
+
+    def piece_over(self, outcome: str, turn: int, piece: int) -> None:
         self._pieces.labels(outcome).inc()
 
     def runaway(self, reason: str, outcome: str) -> None:

@@ -68,13 +68,13 @@ class Scheduler:
         insort(self._waiting, piece, key=_by_key)
         return True
 
-    def drop(self, turn: Turn | None = None) -> list[int]:
-        """Forget the pieces of one turn, or all; returns the keys of those in the engine."""
-        keys = [key for key, piece in self._running.items() if turn in (None, piece.turn)]
-        for key in keys:
-            del self._running[key]
+    def drop(self, turn: Turn | None = None) -> list[Piece]:
+        """Forget the pieces of one turn, or all; returns those in the engine."""
+        dropped = [piece for piece in self._running.values() if turn in (None, piece.turn)]
+        for piece in dropped:
+            del self._running[piece.key]
         self._waiting = [piece for piece in self._waiting if turn not in (None, piece.turn)]
-        return keys
+        return dropped
 
     def start(self, now: float, lead: float, *, live: bool) -> list[Started]:
         """Pieces to give to the engine now, each with its priority."""

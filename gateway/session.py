@@ -152,7 +152,8 @@ class Session:
         elif chunk.final:
             # What ran on to its limit is no example for the next piece.
             self._scheduler.done(piece, None if chunk.truncated else chunk.context)
-            self._observer.piece_over("truncated" if chunk.truncated else "done")
+            outcome = "truncated" if chunk.truncated else "done"
+            self._observer.piece_over(outcome, piece.turn.number, piece.index)
             self._observer.prompt(chunk.prompt_tokens, chunk.cached_tokens)
         self._schedule(now)
 
@@ -162,7 +163,8 @@ class Session:
         if piece is None:
             return
         again = self._scheduler.failed(piece, error, now)
-        self._observer.piece_over("retried" if again else "failed")
+        outcome = "retried" if again else "failed"
+        self._observer.piece_over(outcome, piece.turn.number, piece.index)
         self._schedule(now)
 
     def _ran_away(self, piece: Piece, verdict: str, chunk: AudioChunk, now: float) -> None:
@@ -177,7 +179,8 @@ class Session:
             now,
         )
         self._observer.runaway(verdict, "retried" if again else "ended")
-        self._observer.piece_over("retried" if again else "failed")
+        outcome = "retried" if again else "failed"
+        self._observer.piece_over(outcome, piece.turn.number, piece.index)
         if not chunk.final:
             self._commands.append(CancelPiece(piece.key))
 
@@ -198,9 +201,9 @@ class Session:
 
     def abandon(self) -> None:
         """The client is gone: cancel everything."""
-        self._commands.extend(map(CancelPiece, self._scheduler.drop()))
-        for _ in self._turns.queue:
-            self._observer.turn_over("abandoned")
+        self._commands.extend(CancelPiece(piece.key) for piece in self._scheduler.drop())
+        for turn in self._turns.queue:
+            self._observer.turn_over("abandoned", turn.number)
         self._turns.queue.clear()
         self._answers.clear()
         self._deadline = None
@@ -263,7 +266,7 @@ class Session:
                 return self._outlet.packet(turn, item, now)
             if turn.done:
                 self._turns.sent_all()
-                self._observer.turn_over("done")
+                self._observer.turn_over("done", turn.number)
             if isinstance(item, Error):
                 self._observer.error(item.code)
             self.transcript.note(item)
@@ -385,11 +388,11 @@ class Session:
 
     def _cancel(self, cuts: list[Cut], now: float) -> None:
         for turn, heard, estimated in cuts:
-            for key in self._scheduler.drop(turn):
-                self._commands.append(CancelPiece(key))
-                self._observer.piece_over("cancelled")
+            for piece in self._scheduler.drop(turn):
+                self._commands.append(CancelPiece(piece.key))
+                self._observer.piece_over("cancelled", turn.number, piece.index)
             if self._turns.remove(turn):
-                self._observer.turn_over("cancelled")
+                self._observer.turn_over("cancelled", turn.number)
             for answer in turn.cancel(heard, estimated=estimated):
                 self.transcript.note(answer)
                 self._answers.tell(answer)
@@ -434,7 +437,7 @@ class Session:
             make_guard=self._offer.make_guard,
         )
         self._turns.add(turn)
-        self._observer.turn_started()
+        self._observer.turn_started(turn.number)
         self._answers.tell(protocol.TurnStarted(turn=turn.number, voice=self._voicing.voice))
         return turn
 
@@ -467,6 +470,9 @@ class Session:
         else:
             for piece, urgency in self._scheduler.start(now, lead, live=self._start.live):
                 self._commands.append(StartPiece(piece.key, piece.turn.request(piece, urgency)))
+                self._observer.piece_started(
+                    piece.turn.number, piece.index, piece.attempts, piece.text
+                )
             wake += (self._scheduler.wake, self._flow.wake(now))
         soonest = min((at for at in wake if at is not None), default=None)
         self._deadline = None if soonest is None else max(soonest, now + _TICK_SECONDS)

@@ -93,6 +93,12 @@ class Settings:
     """Where every session is recorded, with its text; see docs/recordings.md. Empty: nowhere."""
     record_audio: int = 0
     """1: with the engine's audio, 96 kB a second."""
+    log_format: str = "text"
+    """`text` or `json`, one object a line."""
+    log_text: int = 0
+    """1: log lines hold the users' text."""
+    traces: int = 0
+    """1: OpenTelemetry spans of sessions, turns and pieces, sent by its own variables."""
 
     opus_complexity: int = 5
     clause_pause_ms: int = 160

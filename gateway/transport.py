@@ -22,6 +22,14 @@ LOST = 1006
 """Code of the disconnect when no close frame came: RFC 6455 keeps it for that."""
 
 
+_open: set[StreamProtocol] = set()
+
+
+def unsent_bytes() -> int:
+    """What waits in this process for sockets to take it, over all WebSockets."""
+    return sum(protocol.transport.get_write_buffer_size() for protocol in _open)
+
+
 class StreamProtocol(WebSocketsSansIOProtocol):
     """One WebSocket connection."""
 
@@ -31,6 +39,7 @@ class StreamProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        _open.add(self)
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
@@ -55,6 +64,7 @@ class StreamProtocol(WebSocketsSansIOProtocol):
         if self.conn.close_rcvd is None:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": LOST})
         super().connection_lost(exc)
+        _open.discard(self)
 
     def data_received(self, data: bytes) -> None:
         self._heard = True

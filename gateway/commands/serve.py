@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
         if (value := getattr(arguments, name)) is not None
     }
     settings = Settings.from_env(os.environ, **chosen)
-    configure_logging(arguments.log_level)
+    configure_logging(arguments.log_level, settings.log_format)
     console = stderr()
     keep_interrupts_here()
     with ExitStack() as bar:

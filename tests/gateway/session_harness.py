@@ -29,16 +29,17 @@ class CountingObserver:
         self.pieces: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.runaways: Counter[tuple[str, str]] = Counter()
+        self.started: list[tuple[int, int, int]] = []
         self.first_packets: list[float] = []
         self.first_audibles: list[float] = []
         self.underruns: list[float] = []
         self.leads: list[float] = []
         self.tokens = (0, 0)
 
-    def turn_started(self) -> None:
+    def turn_started(self, turn: int) -> None:
         self.turns["started"] += 1
 
-    def turn_over(self, outcome: str) -> None:
+    def turn_over(self, outcome: str, turn: int) -> None:
         self.turns[outcome] += 1
 
     def first_packet(self, seconds: float) -> None:
@@ -53,7 +54,10 @@ class CountingObserver:
     def underrun(self, seconds: float) -> None:
         self.underruns.append(seconds)
 
-    def piece_over(self, outcome: str) -> None:
+    def piece_started(self, turn: int, piece: int, attempt: int, text: str) -> None:
+        self.started.append((turn, piece, attempt))
+
+    def piece_over(self, outcome: str, turn: int, piece: int) -> None:
         self.pieces[outcome] += 1
 
     def runaway(self, reason: str, outcome: str) -> None:
