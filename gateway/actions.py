@@ -44,7 +44,7 @@ Outgoing = str | bytes | Close
 
 
 class Observer(Protocol):
-    """What a session tells of itself, for metrics and logs. `turn` and `piece` are their numbers."""
+    """What a session tells of itself, for metrics and logs. `turn` and `piece` are numbers."""
 
     def turn_started(self, turn: int) -> None: ...
     def turn_over(self, outcome: str, turn: int) -> None: ...

@@ -1,0 +1,23 @@
+"""docs/observability.md lists the metrics there are, as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.api import EngineStats
+from gateway.metrics import Metrics
+
+DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+
+
+def test_every_metric_is_listed_with_its_kind_and_meaning() -> None:
+    metrics = Metrics()
+    metrics.watch(lambda: EngineStats(state="ready"))
+    metrics.watch_sockets(lambda: 0)
+    actual = {
+        f"`{family.name}`": (family.type, family.documentation)
+        for family in metrics.registry.collect()
+    }
+    rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert {row[0]: (row[1], row[2]) for row in cells} == actual
