@@ -326,17 +326,17 @@ class TestCaptions:
             events: list[Event] = []
             async for event in client.speak(TEXT):
                 events.append(event)
-                if isinstance(event, Audio) and event.sequence == 30:
-                    await client.cancel(played_ms=300)
+                if isinstance(event, Audio) and event.sequence == 45:
+                    await client.cancel(played_ms=700)
             last = events[-1]
             assert isinstance(last, TurnCancelled)
-            assert last.heard_ms == 300
+            assert last.heard_ms == 700
             assert last.spoken
             assert TEXT.startswith(last.spoken)
             assert len(last.spoken) < len("This is the first sentence.")
             document = running.gateway.sessions.transcript(client.started.session)
             assert document is not None
-            assert "--> 00:00:00.300" in document.webvtt()
+            assert "--> 00:00:00.700" in document.webvtt()
             assert "second" not in document.webvtt()
 
     @pytest.mark.parametrize(
