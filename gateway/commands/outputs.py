@@ -15,9 +15,16 @@ from typing import BinaryIO, Literal, cast
 from gateway.commands.console import CommandError
 from gateway.containers import OggOpusWriter, RawOpusWriter, WavWriter, Writer
 from gateway.playback import PcmWriter, Player, find_player
+from gateway.webm import WebmOpusWriter
 
-Kind = Literal["ogg", "opus", "wav", "raw"]
-ENDINGS: dict[str, Kind] = {".ogg": "ogg", ".oga": "ogg", ".wav": "wav", ".opus": "opus"}
+Kind = Literal["ogg", "webm", "opus", "wav", "raw"]
+ENDINGS: dict[str, Kind] = {
+    ".ogg": "ogg",
+    ".oga": "ogg",
+    ".webm": "webm",
+    ".wav": "wav",
+    ".opus": "opus",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +40,14 @@ class Output:
 
     @property
     def wire_format(self) -> Literal["opus", "pcm_s16le"]:
-        return "opus" if self.kind in ("ogg", "opus") else "pcm_s16le"
+        return "opus" if self.kind in ("ogg", "webm", "opus") else "pcm_s16le"
 
     def writer(self, file: BinaryIO, pre_skip: int) -> Writer:
         match self.kind:
             case "ogg":
                 return OggOpusWriter(file, pre_skip)
+            case "webm":
+                return WebmOpusWriter(file, pre_skip)
             case "opus":
                 return RawOpusWriter(file)
             case "wav":
@@ -52,12 +61,12 @@ def add_output_options(parser: ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="write FILE instead of playing: .ogg (Opus), .wav, .opus (bare packets, each after "
-        "its length as 16 bits little-endian), or - for standard output",
+        help="write FILE instead of playing: .ogg or .webm (Opus), .wav, .opus (bare packets, each "
+        "after its length as 16 bits little-endian), or - for standard output",
     )
     parser.add_argument(
         "--format",
-        choices=("ogg", "wav", "opus"),
+        choices=("ogg", "webm", "wav", "opus"),
         help="format of the output when its name does not tell; default: ogg",
     )
 
@@ -82,7 +91,7 @@ def choose_output(arguments: Namespace) -> Output:
     kind = arguments.format or ENDINGS.get(path.suffix.lower())
     if kind is None:
         raise CommandError(
-            f"{target}: no format has this ending. Use .ogg, .wav or .opus, or --format.", 2
+            f"{target}: no format has this ending. Use .ogg, .webm, .wav or .opus, or --format.", 2
         )
     return Output(kind, False, lambda: open_file(path))
 

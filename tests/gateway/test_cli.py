@@ -215,7 +215,7 @@ def test_no_gateway(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "out.mp3"], ".ogg, .wav or .opus"),
+        (["-o", "out.mp3"], ".ogg, .webm, .wav or .opus"),
         (["-o", "/nowhere/out.ogg"], "cannot be written: No such file"),
     ],
 )
