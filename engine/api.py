@@ -120,6 +120,10 @@ class EngineStats:
     frames: int = 0
     decoding: int = 0
     """Streams with a live codec state."""
+    steps: int = 0
+    """Steps of the language model."""
+    decode_seconds: float = 0.0
+    """Time the codec has spent decoding."""
 
 
 class SpeechError(Exception):

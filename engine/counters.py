@@ -66,4 +66,5 @@ class Counters:
             preemptions=self._preemptions,
             restarts=restarts,
             frames=self.frames,
+            steps=self.steps,
         )

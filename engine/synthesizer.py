@@ -148,7 +148,14 @@ class EngineSynthesizer:
     def stats(self) -> EngineStats:
         lm = self._lm.stats()
         state = lm.state if self._state == "ready" else self._state
-        return replace(lm, state=state, frames=self._frames, decoding=self._live)
+        seconds = self._decoder.seconds if self._decoder is not None else 0.0
+        return replace(
+            lm,
+            state=state,
+            frames=self._frames,
+            decoding=self._live,
+            decode_seconds=seconds,
+        )
 
     # -- speech ----------------------------------------------------------------------------------
 

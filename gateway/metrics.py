@@ -186,6 +186,8 @@ class _EngineCollector(Collector):
             yield GaugeMetricFamily(f"voxgate_engine_{name}", what, value=value)
         for name, what, total in (
             ("frames", "Frames generated.", stats.frames),
+            ("steps", "Steps of the language model.", stats.steps),
+            ("decode_seconds", "Time the codec spent decoding.", stats.decode_seconds),
             ("prefix_cache_queries", "Prompt tokens looked up.", stats.prefix_cache_queries),
             ("prefix_cache_hits", "Of them found.", stats.prefix_cache_hits),
             ("preemptions", "Pieces put back by the scheduler.", stats.preemptions),

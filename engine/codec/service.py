@@ -81,6 +81,8 @@ class DecodeService:
         self._closing = False
         self._touch = False
         self._worked_at = 0.0
+        self.seconds = 0.0
+        """Spent decoding so far."""
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -159,7 +161,10 @@ class DecodeService:
             log.exception("the codec could not warm up")
         while (batch := self._next()) is not None:
             if batch:
-                self._deliver(self._decode(batch))
+                began = time.perf_counter()
+                outcomes = self._decode(batch)
+                self.seconds += time.perf_counter() - began
+                self._deliver(outcomes)
             else:
                 self._decoder.touch()
             self._worked_at = time.monotonic()

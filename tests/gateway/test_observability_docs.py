@@ -21,3 +21,11 @@ def test_every_metric_is_listed_with_its_kind_and_meaning() -> None:
     rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     assert {row[0]: (row[1], row[2]) for row in cells} == actual
+
+
+def test_the_engines_work_is_counted() -> None:
+    metrics = Metrics()
+    metrics.watch(lambda: EngineStats(state="ready", steps=7, decode_seconds=1.5, frames=9))
+    page = metrics.render().decode()
+    for line in ("steps_total 7.0", "decode_seconds_total 1.5", "frames_total 9.0"):
+        assert f"voxgate_engine_{line}\n" in page
