@@ -70,7 +70,7 @@ class SpokenFilter:
         themselves say nothing.
         """
         scan = self._scan
-        held, before = scan.text[scan.read :], scan.text[:scan.read][-1:]
+        held, before = scan.text[scan.read :], scan.text[: scan.read][-1:]
         opens = held[:1] in ("*", "_", "~") and (not before or before.isspace())
         return self.flush() if _UNDECIDED.fullmatch(held) and not opens else []
 
