@@ -119,7 +119,11 @@ class SupervisedEngine:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             # The thread cannot be interrupted; what it starts must not outlive us.
-            await asyncio.wait([starting])
+            while not starting.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([starting])
+            # Or asyncio would report it.
+            starting.exception()
             await self._discard()
             raise
         assert self._llm is not None

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from multiprocessing import resource_tracker
 
 import psutil
@@ -51,14 +51,15 @@ def keep_interrupts_here() -> None:
 class StoppableStart:
     """A synthesizer whose start, when it is cancelled, ends the processes it has started.
 
-    An engine that loads can be stopped in no other way, and nobody wants to wait for it.
+    An engine that loads can be stopped in no other way, and nobody wants to wait for it. Some of
+    its processes begin when it is made.
     """
 
-    def __init__(self, synthesizer: Synthesizer) -> None:
-        self._synthesizer = synthesizer
+    def __init__(self, make: Callable[[], Synthesizer]) -> None:
+        self._older = {child.pid for child in psutil.Process().children(recursive=True)}
+        self._synthesizer = make()
 
     async def start(self, progress: Progress | None = None) -> None:
-        older = {child.pid for child in psutil.Process().children(recursive=True)}
         loading = asyncio.ensure_future(self._synthesizer.start(progress))
         try:
             await asyncio.shield(loading)
@@ -66,7 +67,7 @@ class StoppableStart:
             loading.cancel()
             while not loading.done():
                 for child in psutil.Process().children(recursive=True):
-                    if child.pid not in older:
+                    if child.pid not in self._older:
                         with contextlib.suppress(psutil.NoSuchProcess):
                             child.kill()
                 await asyncio.wait({loading}, timeout=_LOOK_SECONDS)

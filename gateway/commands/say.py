@@ -190,7 +190,7 @@ async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
 
     settings = Settings(port=0)
     loop = asyncio.get_running_loop()
-    app = create_app(settings, lambda: StoppableStart(factory()))
+    app = create_app(settings, lambda: StoppableStart(factory))
     started: asyncio.Queue[Exception | None] = asyncio.Queue()
     configure_logging("error")
     keep_interrupts_here()

@@ -57,6 +57,6 @@ def run(arguments: Namespace) -> int:
             console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"')
             console.print("Ctrl-C stops it.")
 
-        serve(settings, lambda: StoppableStart(factory()), ready, report)
+        serve(settings, lambda: StoppableStart(factory), ready, report)
     console.print("Stopped.")
     return 0

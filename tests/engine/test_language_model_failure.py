@@ -66,15 +66,10 @@ def engine_processes() -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if "EngineCore" in p.name()]
 
 
-def leftovers() -> list[str]:
-    """Shared memory this process holds, and names of sockets in the file system."""
-    descriptors = [
-        os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()
-    ]
-    return [
-        *sorted(name for name in descriptors if "voxgate-frames" in name),
-        *sorted(map(str, Path(tempfile.gettempdir()).glob("voxgate-*"))),
-    ]
+def shared_memory() -> list[str]:
+    """The frame stores this process holds."""
+    names = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [name for name in names if "voxgate-frames" in name]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -225,7 +220,7 @@ async def test_an_engine_whose_fork_server_dies_is_replaced_not_doubled(lm: Lang
 
 
 async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_dir: Path) -> None:
-    before = leftovers()
+    before = shared_memory()
     other = LanguageModel(settings(random_model_dir))
     with pytest.raises(SpeechError) as error:
         await collect(other, [5], SAMPLING)
@@ -238,7 +233,7 @@ async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_
         await start
     await other.close()
     await other.close()
-    assert leftovers() == before
+    assert shared_memory() == before
     assert {process.pid for process in engine_processes()} == mine
 
 
