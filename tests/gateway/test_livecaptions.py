@@ -257,6 +257,20 @@ async def test_a_file_is_played_and_reported(
     assert "3 sentences" in capsys.readouterr().err
 
 
+async def test_piped_lines_are_spoken_as_they_come(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text('Good morning.\n{"text": "How are"}\n{"text": "How are you?"}\nGood bye')
+    with lines.open() as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        async with run() as running:
+            arguments = ["captions", "-", "-o", str(tmp_path / "o.ogg"), "--url", running.url]
+            assert await asyncio.to_thread(main, arguments) == 0
+            spoken = [request.text for request in running.engine.requests]
+    assert spoken == ["Good morning.", "How are you?", "Good bye"]
+
+
 async def test_stale_sentences_are_left_out_and_told(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
