@@ -204,9 +204,8 @@ class LanguageModel:
                     self._check_finish(output.outputs[0])
                 elif frames < _PROMPT_FRAMES:
                     frames += len(output.outputs[0].token_ids)
-                    early = frames < _PROMPT_FRAMES
-                    interval = 1 if early else self._settings.stream_interval
-                    _set_stream_interval(llm, request_id, interval)
+                    if frames >= _PROMPT_FRAMES and self._settings.stream_interval > 1:
+                        _thin_out(llm, request_id, self._settings.stream_interval)
                 yield output
         except EngineDeadError:
             raise self._engine.gone() from None
@@ -222,8 +221,14 @@ class LanguageModel:
             raise self._engine.gone()
 
 
-def _set_stream_interval(llm: AsyncLLM, request_id: str, interval: int) -> None:
-    """Frames a message of one running request; vLLM has one number for all."""
+def _thin_out(llm: AsyncLLM, request_id: str, interval: int) -> None:
+    """From now on `interval` frames a message of one running request; vLLM has one number for all.
+
+    So far every frame went out at once and was not counted; from here on vLLM sends what lies
+    behind its count.
+    """
     outputs = llm.output_processor
     for internal in outputs.external_req_ids.get(request_id, ()):
-        outputs.request_states[internal].stream_interval = interval
+        state = outputs.request_states[internal]
+        state.sent_tokens_offset = state.detokenizer.num_output_tokens()
+        state.stream_interval = interval

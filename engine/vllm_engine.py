@@ -109,7 +109,6 @@ def start(
             "enable_prefix_caching": True,
             "scheduling_policy": "priority",
             "scheduler_cls": "engine.scheduler.PacedScheduler",
-            "stream_interval": settings.stream_interval,
             "disable_log_stats": True,
             "use_tqdm_on_load": False,
             "distributed_executor_backend": "uni",

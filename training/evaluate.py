@@ -208,10 +208,15 @@ def show(result: Result, console: Console) -> None:
 
 
 async def evaluate(options: argparse.Namespace, console: Console) -> Result:
-    checkpoint = MiniCheckpoint.embedded()
+    folder = options.checkpoint
+    checkpoint = MiniCheckpoint.load(folder) if folder else MiniCheckpoint.embedded()
     lines = sentences(options.texts, options.lang, options.limit)
     pieces = [Piece(line, checkpoint.read(line, options.lang)) for line in lines]
-    engine = create(EngineSettings(compiled=options.compiled, quantization=options.quantization))
+    engine = create(
+        EngineSettings(
+            checkpoint=folder, compiled=options.compiled, quantization=options.quantization
+        )
+    )
     with Progress(console=console) as progress:
         starting = progress.add_task("starting", total=1.0)
         await engine.start(
@@ -282,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--in-context", action="store_true", help="each follows the one before")
     parser.add_argument("--rated", type=int, default=50, help="pieces to rate by DNSMOS (slow)")
+    parser.add_argument("--checkpoint", type=Path, help="a packed voice; default: the embedded")
     parser.add_argument("--quantization", choices=("auto", "none", "int8"), default="auto")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=None)
     parser.add_argument("--json", type=Path, help="write every number here")

@@ -308,7 +308,10 @@ def test_the_scheduler_is_paced_whichever_vllm_would_take() -> None:
 def test_one_running_request_can_have_its_own_stream_interval() -> None:
     from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
-    assert "self.stream_interval > 1" in source_of(RequestState.make_request_output)
+    source = source_of(RequestState.make_request_output)
+    assert "if self.stream_interval > 1:" in source
+    assert "self.detokenizer.output_token_ids[self.sent_tokens_offset:]" in "".join(source.split())
+    assert "self.sent_tokens_offset = self.detokenizer.num_output_tokens()" in source
     source = source_of(OutputProcessor.add_request)
     assert "self.external_req_ids[req_state.external_req_id].append(request_id)" in source
     assert "self.request_states[request_id] = req_state" in source
