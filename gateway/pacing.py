@@ -11,7 +11,6 @@ from engine.api import DRY, OFFLINE, SAMPLE_RATE, EngineStats
 from gateway.settings import Settings
 
 
-
 def priority(lead: float, now: float, *, live: bool) -> int:
     """Engine priority of a piece: silence first, then the earliest moment of running dry.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gateway.characters import speakable
 from gateway.cutting.pieces import Pause, Piece
 from gateway.cutting.policy import Lengths
 from gateway.cutting.resting import WORD_SILENCE_S
@@ -103,9 +104,8 @@ class TurnText:
         pieces = self._split([*self._filter.feed(rest), *self._filter.flush()])
         pieces += self._splitter.finish()
         given = self._given(pieces[:-1])
-        if pieces:
-            given.append(self._turn_piece(pieces[-1], self._written.end))
-        return given
+        last = self._turn_piece(pieces[-1], self._written.end) if pieces else None
+        return given if last is None else [*given, last]
 
     def _split(self, segments: list[Segment]) -> list[Piece]:
         pieces: list[Piece] = []
@@ -121,11 +121,17 @@ class TurnText:
         return pieces
 
     def _given(self, pieces: list[Piece]) -> list[TurnPiece]:
-        return [self._turn_piece(piece, self._written_end(piece.end)) for piece in pieces]
+        given = [self._turn_piece(piece, self._written_end(piece.end)) for piece in pieces]
+        return [piece for piece in given if piece is not None]
 
-    def _turn_piece(self, piece: Piece, end: int) -> TurnPiece:
-        start, self._start = self._start, end
+    def _turn_piece(self, piece: Piece, end: int) -> TurnPiece | None:
+        """None when nothing is left to say, as of a control tag that markup hid until now: its
+        writing becomes that of the piece after it."""
         said = rendered(self._runs(piece), self._settings)
+        if not speakable(said.text):
+            self._forget(piece.end, end)
+            return None
+        start, self._start = self._start, end
         text = self._written.part(start, end)
         self._forget(piece.end, end)
         return TurnPiece(text, start, end, piece.pause, said)
@@ -153,7 +159,7 @@ class TurnText:
                 break
             done += 1
         del self._parts[:done]
-        self._written.forget(end)
+        self._written.forget(self._start)
         self._spoken.forget(spoken_end)
 
     def _written_end(self, spoken_end: int) -> int:

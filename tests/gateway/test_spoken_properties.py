@@ -174,3 +174,10 @@ def test_nothing_is_lost_when_the_writer_pauses(
     assert joined(text).startswith("".join(piece.text for piece in pieces))
     assert all(speakable(piece.spoken) for piece in pieces)
     assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
+
+
+def test_what_turns_out_to_be_a_control_tag_is_no_piece() -> None:
+    turn = TurnText()
+    pieces = [*turn.feed("["), *turn.flush(), *turn.feed("laugh]. And on."), *turn.finish()]
+    assert [piece.spoken for piece in pieces] == ["And on."]
+    assert pieces[0].text == "[laugh]. And on."

@@ -31,8 +31,8 @@ class Store(FrameStore):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    found = Store.create(StoreShape(rows=64, codebooks=4, hidden_size=HIDDEN), tmp_path)
+def store() -> Iterator[Store]:
+    found = Store.create(StoreShape(rows=64, codebooks=4, hidden_size=HIDDEN))
     assert isinstance(found, Store)
     yield found
     found.close()

@@ -101,7 +101,10 @@ def test_a_piece_follows_its_speaker(mini: MiniCheckpoint) -> None:
     piece = plan.prompt[len(speaker) :]
     assert tuple(piece) == plan.continuation
     assert piece[:2] == [START_TEXT, FIRST_SPEED + 2]
-    assert piece[-1] == START_CODES
+    assert piece[-2] == START_CODES
+    assert piece[-1] == speaker[speaker.index(START_CODES) + 1], "begins as the reference does"
+    assert plan.lead is not None
+    assert np.array_equal(plan.lead, mini.reference("heart", "en").codes[:1])
     assert plan.sampling.seed == 7
     assert (plan.sampling.temperature, plan.sampling.top_p, plan.sampling.top_k) == (0.3, 0.7, 20)
 
