@@ -20,7 +20,7 @@ FIRST_PACKET = SAMPLE_RATE // 50
 class ChunkPolicy:
     """Frames a decode. `first` must exceed what the codec holds back, or no sample comes out."""
 
-    first: int = 3
+    first: int = 2
     smallest: int = 4
     largest: int = 24
     lead_share: float = 0.4

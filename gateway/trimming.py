@@ -10,7 +10,7 @@ import numpy as np
 from engine.api import AUDIBLE, SAMPLE_RATE, Pcm
 from gateway.seams import fade_in
 
-LEAD_IN = SAMPLE_RATE * 5 // 1000
+LEAD_IN = SAMPLE_RATE * 10 // 1000
 """Samples kept before the first audible one."""
 HELD = SAMPLE_RATE * 240 // 1000
 """Most samples of silence withheld until it is known whether speech follows. A longer silence is
