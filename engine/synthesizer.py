@@ -43,6 +43,7 @@ from engine.settings import EngineSettings
 
 Frames = npt.NDArray[Any]
 """Codes (n, codebooks) int16 or hidden states (n, hidden) float."""
+_LOOK_SECONDS = 1.0
 _TOUCH_SECONDS = 20.0
 _TOUCH_ABOVE_KV_USAGE = 0.5
 
@@ -129,12 +130,18 @@ class EngineSynthesizer:
                 pass
 
     async def _keep_voices_cached(self) -> None:
-        """Keep the voices' blocks recently used, so that a busy cache evicts others first."""
+        """Keep the voices' blocks recently used, so that a busy cache evicts others first, and
+        bring them back into the empty cache of an engine that was restarted."""
+        restarts, touched_at = 0, time.monotonic()
         while True:
-            await asyncio.sleep(_TOUCH_SECONDS)
-            if self._lm.stats().kv_cache_usage > _TOUCH_ABOVE_KV_USAGE:
+            await asyncio.sleep(_LOOK_SECONDS)
+            stats, now = self._lm.stats(), time.monotonic()
+            restarted = stats.state == "ready" and stats.restarts != restarts
+            busy = stats.kv_cache_usage > _TOUCH_ABOVE_KV_USAGE
+            if restarted or (busy and now - touched_at > _TOUCH_SECONDS):
                 with contextlib.suppress(SpeechError):
                     await self._touch_voices()
+                    restarts, touched_at = stats.restarts, now
 
     # -- what there is ---------------------------------------------------------------------------
 
