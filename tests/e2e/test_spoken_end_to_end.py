@@ -270,7 +270,7 @@ async def test_a_listener_that_vanishes_frees_the_engine(gateway: Gateway) -> No
     await client.send("text.append", text=" ".join(ENGLISH * 5))
     while not isinstance(await client.receive(), Audio):
         pass
-    client._socket.transport.abort()
+    client.link._socket.transport.abort()
     async with asyncio.timeout(20):
         while await running(gateway):
             await asyncio.sleep(0.05)
