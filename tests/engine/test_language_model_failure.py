@@ -227,7 +227,7 @@ async def test_a_cancelled_start_leaves_nothing(lm: LanguageModel, random_model_
     assert error.value.code == "engine_stopped"
     mine = {process.pid for process in engine_processes()}
     start = asyncio.create_task(other.start())
-    await asyncio.sleep(0.5)
+    await until(lambda: bool({process.pid for process in engine_processes()} - mine))
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
