@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FrameBatch", "LanguageModel", "LanguageModelSettings"]
 
-_PROMPT_FRAMES = 6
+_EARLY_FRAMES = 6
 """Frames at the start of a generation that come one a message: the first sound is among them."""
 
 
@@ -202,9 +202,9 @@ class LanguageModel:
             async for output in stream:
                 if output.finished:
                     self._check_finish(output.outputs[0])
-                elif frames < _PROMPT_FRAMES:
+                elif frames < _EARLY_FRAMES:
                     frames += len(output.outputs[0].token_ids)
-                    if frames >= _PROMPT_FRAMES and self._settings.stream_interval > 1:
+                    if frames >= _EARLY_FRAMES and self._settings.stream_interval > 1:
                         _thin_out(llm, request_id, self._settings.stream_interval)
                 yield output
         except EngineDeadError:

@@ -24,7 +24,9 @@ _CAPS = ("max_num_running_reqs", "max_num_active_reqs")
 class _Paced:
     """Hides resting requests from one call of `schedule`."""
 
-    _leads: Leads
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._leads = Leads()
 
     def schedule(self: Any, *args: Any, **kwargs: Any) -> Any:
         resting = self._resting()
@@ -55,15 +57,11 @@ class _Paced:
 
 
 class _PacedScheduler(_Paced, Scheduler):  # type: ignore[misc]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._leads = Leads()
+    pass
 
 
 class _PacedAsyncScheduler(_Paced, AsyncScheduler):  # type: ignore[misc]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._leads = Leads()
+    pass
 
 
 class PacedScheduler:

@@ -195,15 +195,13 @@ class EngineSynthesizer:
                 lead = listener.lead(time.monotonic())
                 if waiting < self._policy.wanted(decoded, listener.heard, lead):
                     continue
-                due = DRY if listener.dry_at is None else listener.dry_at
-                pcm = await decoder.decode(state, _join(gathered), last=False, due=due)
+                pcm = await decoder.decode(state, _join(gathered), last=False, due=_due(listener))
                 decoded += waiting
                 gathered, waiting = [], 0
                 if pcm.size:
                     listener.hand_out(pcm, time.monotonic())
                     yield AudioChunk(pcm)
-            due = DRY if listener.dry_at is None else listener.dry_at
-            pcm = await decoder.decode(state, _join(gathered), last=True, due=due)
+            pcm = await decoder.decode(state, _join(gathered), last=True, due=_due(listener))
             yield AudioChunk(
                 pcm,
                 final=True,
@@ -248,6 +246,10 @@ class EngineSynthesizer:
 
     def _request_id(self, kind: str) -> str:
         return f"{kind}-{os.getpid()}-{next(self._ids)}"
+
+
+def _due(listener: Listener) -> float:
+    return DRY if listener.dry_at is None else listener.dry_at
 
 
 def _join(gathered: list[Frames]) -> Frames:

@@ -133,22 +133,25 @@ def start(
 
 def stop(llm: AsyncLLM) -> None:
     """Stop the engine process and wait until it is gone."""
-    processes = llm.engine_core.resources.engine_manager.processes
+    children = _children(llm)
     llm.shutdown(timeout=2.0)
-    for process in processes:
+    for process in children:
         process.join()
 
 
 def sentinels(llm: AsyncLLM) -> list[int]:
     """File descriptors that become readable when the engine process ends."""
-    manager = llm.engine_core.resources.engine_manager
-    return [process.sentinel for process in manager.processes]
+    return [process.sentinel for process in _children(llm)]
 
 
 def processes(llm: AsyncLLM) -> list[psutil.Process]:
     """The engine process, so that it can be told from a later one with the same id."""
-    manager = llm.engine_core.resources.engine_manager
-    return [psutil.Process(process.pid) for process in manager.processes]
+    return [psutil.Process(process.pid) for process in _children(llm)]
+
+
+def _children(llm: AsyncLLM) -> Any:
+    """The engine process as vLLM's list of `multiprocessing` processes, before it is shut down."""
+    return llm.engine_core.resources.engine_manager.processes
 
 
 def _variables(settings: LanguageModelSettings, frames: Path, meeting: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from engine.api import SAMPLE_RATE
+from gateway.pauses import milliseconds
 from gateway.protocol import Caption, ServerMessage, TurnCancelled, TurnDone
 
 _MOST_CUES = 2_000
@@ -119,8 +120,7 @@ def _escaped(text: str) -> str:
 
 
 def _time(samples: int) -> str:
-    milliseconds = samples * 1000 // SAMPLE_RATE
-    seconds, milliseconds = divmod(milliseconds, 1000)
+    seconds, thousandths = divmod(milliseconds(samples), 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{seconds:02}.{milliseconds:03}"
+    return f"{hours:02}:{minutes:02}:{seconds:02}.{thousandths:03}"

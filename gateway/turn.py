@@ -19,7 +19,7 @@ from gateway.encoding import Encoder
 from gateway.errors import ERRORS
 from gateway.loudness import Leveller
 from gateway.pacing import expected_seconds
-from gateway.pauses import PAUSES, SHORTEST, Pauses
+from gateway.pauses import PAUSES, SHORTEST, Pauses, milliseconds
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
 from gateway.runaway import Guard, GuardMaker, RunawayGuard
 from gateway.spoken import Spoken
@@ -382,7 +382,7 @@ class Turn:
         return TurnDone(
             turn=self.number,
             samples=self._timeline.samples,
-            ms=_milliseconds(self._timeline.samples),
+            ms=milliseconds(self._timeline.samples),
             packets=self.packets + sum(isinstance(item, Packet) for item in self._ready),
             pieces=len(self.pieces),
             failed=sum(piece.state is State.FAILED for piece in self.pieces),
@@ -407,9 +407,9 @@ class Turn:
                 spoken=text[:until],
                 unspoken=text[until:],
                 sent_samples=sent,
-                sent_ms=_milliseconds(sent),
+                sent_ms=milliseconds(sent),
                 heard_samples=heard,
-                heard_ms=_milliseconds(heard),
+                heard_ms=milliseconds(heard),
                 estimated=estimated,
                 completed=self.done,
             )
@@ -449,7 +449,3 @@ class Turn:
                 )
             )
         return heard_until(spans, heard)
-
-
-def _milliseconds(samples: int) -> int:
-    return samples * 1000 // SAMPLE_RATE

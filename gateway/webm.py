@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from engine.api import SAMPLE_RATE
 from gateway.containers import OPUS_RATE, opus_head
+from gateway.pauses import milliseconds
 
 _NANOSECONDS = 1_000_000_000
 _SEEK_PRE_ROLL = 80_000_000
@@ -85,11 +86,11 @@ class WebmOpusWriter:
 
     def _block(self, flags: int) -> bytes:
         """The head of a block at the present time; opens a new cluster when it is time."""
-        at = self._samples * 1000 // SAMPLE_RATE
+        at = milliseconds(self._samples)
         if self._cluster is None or self._samples - self._cluster >= _CLUSTER_SAMPLES:
             self._cluster = self._samples
             self._file.write(_id(_CLUSTER) + _UNKNOWN + _unsigned(_TIMESTAMP, at))
-        since = at - self._cluster * 1000 // SAMPLE_RATE
+        since = at - milliseconds(self._cluster)
         return struct.pack(">BhB", 0x81, since, flags)
 
 

@@ -10,7 +10,6 @@ so no loss falls on it. Writes OUT/lm_bf16.safetensors, `losses.csv` and `losses
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import random
@@ -31,6 +30,7 @@ from tqdm import tqdm
 from engine.checkpoints.mini_voices import Layout
 from engine.frontend.phonemes import Alphabet
 from engine.lm_config import LmConfig
+from training import loss_log
 from training.audio_store import read_shard
 from training.frame_store import SAMPLES_PER_FRAME
 from training.onset import LEAD
@@ -474,13 +474,7 @@ class Trainer:
         row = {"step": float(self.step), "seconds": self.spent}
         row["train"] = torch.stack(gathered).mean().item() if gathered else float("nan")
         row |= {f"validation_{language}": loss for language, loss in self.validate().items()}
-        path = self.out / "losses.csv"
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow({name: round(value, 4) for name, value in row.items()})
+        loss_log.append(self.out, row, digits=4)
 
 
 def plot(out: Path) -> None:
@@ -490,8 +484,7 @@ def plot(out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    with (out / "losses.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = loss_log.read(out)
     figure, panel = pyplot.subplots(figsize=(7, 4), constrained_layout=True)
     for name in rows[0]:
         if name not in ("step", "seconds"):

@@ -13,7 +13,6 @@ OUT gets `state.pt` (resumed from when it is there), `codec_decoder_fp16.safeten
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import time
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from tqdm import tqdm
 from engine.codec.model import Codec
 from engine.codec.names import gather
 from engine.codec.rows import Context, Rows
+from training import loss_log
 from training.discriminators import Discriminators
 from training.frame_store import SAMPLES_PER_FRAME, FrameSegments, load_codec
 from training.losses import (
@@ -306,7 +306,7 @@ class Trainer:
                     means = {n: torch.stack(v).mean().item() for n, v in gathered.items()}
                     rows.append({"step": float(self.step), "seconds": spent + elapsed, **means})
                     gathered = {}
-                    self._log(rows[-1])
+                    loss_log.append(self.out, rows[-1], digits=5)
                     bar.set_postfix_str(
                         f"step {self.step} " + " ".join(f"{n} {v:.3f}" for n, v in means.items())
                     )
@@ -317,15 +317,6 @@ class Trainer:
         self.save()
         plot_losses(self.out)
 
-    def _log(self, row: dict[str, float]) -> None:
-        path = self.out / "losses.csv"
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow({name: round(value, 5) for name, value in row.items()})
-
 
 def plot_losses(out: Path) -> None:
     """`losses.png` from `losses.csv`, one panel a loss."""
@@ -334,11 +325,9 @@ def plot_losses(out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    path = out / "losses.csv"
-    if not path.exists():
+    rows = loss_log.read(out)
+    if not rows:
         return
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
     names = [name for name in rows[0] if name not in ("step", "seconds")]
     figure, panels = pyplot.subplots(2, 3, figsize=(12, 6), constrained_layout=True)
     for panel, name in zip(panels.flat, names, strict=False):

@@ -88,7 +88,6 @@ class MiniCheckpoint:
             LmConfig.from_dict(lm["voxgate"], vocab_size=lm["vocab_size"]),
         )
         self._speakers: dict[tuple[str, str], list[int]] = {}
-        self._leads: dict[tuple[str, str], int] = {}
         self._frontend = _in_background(self._alphabet)
 
     @classmethod
@@ -131,9 +130,6 @@ class MiniCheckpoint:
         for key, reference in self._voices.references.items():
             frames = registrar.register_frames(reference.padded(registrar.block_size))
             self._speakers[key] = [*reference.head, *frames]
-            # Every utterance of the training begins with a frame of silence: given instead of
-            # drawn, it saves a step before the first sound.
-            self._leads[key] = frames[0]
         self._frontend.result()
 
     def warm_prompts(self) -> list[list[int]]:
@@ -166,17 +162,21 @@ class MiniCheckpoint:
                 "at once. Cut it.",
             )
         voice, language = self._voices.resolve(request.voice, reading.language)
-        lead = self._leads[voice, language]
+        speaker = self._speakers[voice, language]
+        reference = self._voices.references[voice, language]
+        # Every utterance of the training begins with the same frame of silence: given instead of
+        # drawn, it saves a step before the first sound.
+        lead = speaker[len(reference.head)]
         piece = (*self._layout.piece(phonemes, self._layout.speed(request.speed)), lead)
         context = _usable(request.context, voice)
         expected = self.expected_frames(reading, voice, request.speed)
         return PiecePlan(
-            prompt=[*self._speakers[voice, language], *context, *piece],
+            prompt=[*speaker, *context, *piece],
             sampling=self._sampling(request, expected),
             voice=voice,
             continuation=self._continuation(context, piece, expected),
             expected_frames=expected,
-            lead=self._voices.references[voice, language].codes[:1],
+            lead=reference.codes[:1],
         )
 
     def _check(self, request: SpeechRequest) -> None:

@@ -74,9 +74,7 @@ class StreamingDecoder:
 
     def warm(self) -> None:
         """Decode silence of every kind of batch, so that no listener waits for a recording."""
-        path = self.codec.default_path
-        kind = np.int16 if path == "codes" else np.float32
-        frames = np.zeros((self.look_ahead + 4, self.codec.width(path)), kind)
+        frames = self._silence(self.look_ahead + 4)
         for _ in range(2):
             alone, one, other = self.open(), self.open(), self.open()
             self.push([(alone, frames, False)])
@@ -86,10 +84,13 @@ class StreamingDecoder:
 
     def touch(self) -> None:
         """Decode a little silence for nobody: weights and code come back into the caches."""
+        self.push([(self.open(), self._silence(self.look_ahead + 3), False)])
+
+    def _silence(self, count: int) -> Frames:
+        """Frames (count, width) of the codec's usual path, with nothing in particular in them."""
         path = self.codec.default_path
         kind = np.int16 if path == "codes" else np.float32
-        frames = np.zeros((self.look_ahead + 3, self.codec.width(path)), kind)
-        self.push([(self.open(), frames, False)])
+        return np.zeros((count, self.codec.width(path)), kind)
 
     @torch.inference_mode()
     def push(self, batch: Sequence[Push]) -> list[Pcm]:

@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from engine.api import SAMPLE_RATE, SpeechError, SpeechRequest, Synthesizer
+from engine.api import SpeechError, SpeechRequest, Synthesizer
 from gateway.metrics import Metrics
+from gateway.pauses import milliseconds
 from gateway.settings import Settings
 
 PROBE_TEXT = "Hello."
@@ -97,7 +98,7 @@ class Readiness:
         return 200, {
             "ready": True,
             "first_audio_ms": round(first * 1000, 1),
-            "audio_ms": samples * 1000 // SAMPLE_RATE,
+            "audio_ms": milliseconds(samples),
         }
 
     def _unready(self, reason: str, message: str) -> tuple[int, dict[str, Any]]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,9 +65,7 @@ class Reader:
         return sum(map(len, self.frames))
 
     async def _read(self, lm: LanguageModel, priority: int, seed: int) -> None:
-        sampling = SAMPLING.__class__(
-            **{name: getattr(SAMPLING, name) for name in SAMPLING.__slots__} | {"seed": seed}
-        )
+        sampling = replace(SAMPLING, seed=seed)
         async for batch in lm.generate(list(range(1, 20)), sampling, priority=priority):
             self.frames.append(batch.codes)
 
