@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
@@ -52,6 +52,19 @@ class Audio:
 
 Event = Audio | ServerMessage
 Text = str | AsyncIterable[str]
+Format = Literal["opus", "pcm_s16le", "mulaw", "alaw", "ogg_opus", "webm_opus"]
+
+
+class Wire(Protocol):
+    """Messages up and down, in order; see `Link`."""
+
+    resumes: int
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def send(self, message: dict[str, Any]) -> None: ...
+    async def receive(self) -> str | bytes: ...
+    def resumable(self, token: str, seconds: float) -> None: ...
 
 
 class VoiceClient:
@@ -69,14 +82,19 @@ class VoiceClient:
         language: str = "auto",
         speed: float = 1.0,
         seed: int | None = None,
-        format: Literal["opus", "pcm_s16le"] = "opus",
+        format: Format = "opus",
+        sample_rate: int | None = None,
         frame_ms: int = 20,
         bitrate: int = 32_000,
         captions: bool = True,
         live: bool = True,
         reconnect: bool = False,
+        link: Wire | None = None,
     ) -> None:
-        self.url = stream_url(url)
+        """`url`: of the gateway, http(s) or ws(s). The rest is that of `session.start`, see
+        docs/protocol.md. `link` takes the place of a WebSocket.
+        """
+        self.url = url if link is not None else stream_url(url)
         self.started: SessionStarted
         """The server's answer to `session.start`; set while the session is open."""
         self._start = {
@@ -85,13 +103,14 @@ class VoiceClient:
             "speed": speed,
             "seed": seed,
             "format": format,
+            "sample_rate": sample_rate,
             "frame_ms": frame_ms,
             "bitrate": bitrate,
             "captions": captions,
             "live": live,
             "resume": reconnect or None,
         }
-        self.link = Link(self.url, reconnect=reconnect)
+        self.link: Wire = link or Link(self.url, reconnect=reconnect)
         self._writable = asyncio.Event()
         self._synced = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -264,5 +283,11 @@ def stream_url(url: str) -> str:
 
 def _refusal(event: Event) -> GatewayError:
     if isinstance(event, Error):
-        return GatewayError(event.code, event.message, event.retry_after_ms)
+        return GatewayError(
+            event.code,
+            event.message,
+            event.retry_after_ms,
+            field=event.field,
+            available=event.available,
+        )
     return GatewayError("unexpected", f"The server sent {type(event).__name__}.")

@@ -132,7 +132,7 @@ class WavWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._bytes = 0
-        file.write(_wav_header(_UNKNOWN_SIZE))
+        file.write(wav_header(None))
 
     def write(self, payload: bytes, samples: int) -> None:
         self._file.write(payload)
@@ -142,12 +142,14 @@ class WavWriter:
         # A pipe cannot seek; players take the unknown size for "until the end".
         with contextlib.suppress(OSError, io.UnsupportedOperation):
             self._file.seek(0)
-            self._file.write(_wav_header(self._bytes))
+            self._file.write(wav_header(self._bytes))
         self._file.flush()
 
 
-def _wav_header(size: int) -> bytes:
-    whole = size if size == _UNKNOWN_SIZE else size + 36
+def wav_header(size: int | None, rate: int = SAMPLE_RATE) -> bytes:
+    """The head of a WAV of so many bytes of 16-bit mono samples; None: until the end."""
+    whole = _UNKNOWN_SIZE if size is None else size + 36
+    size = _UNKNOWN_SIZE if size is None else size
     return struct.pack(
         "<4sI4s4sIHHIIHH4sI",
         b"RIFF",
@@ -157,8 +159,8 @@ def _wav_header(size: int) -> bytes:
         16,
         1,
         1,
-        SAMPLE_RATE,
-        SAMPLE_RATE * 2,
+        rate,
+        rate * 2,
         2,
         16,
         b"data",

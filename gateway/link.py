@@ -23,13 +23,26 @@ _LATER = ("starting", "engine_restarting", "draining", "capacity")
 
 
 class GatewayError(Exception):
-    """The server refused, failed, or went away. `code` is stable; see docs/protocol.md."""
+    """The server refused, failed, or went away. `code` is stable; see docs/protocol.md.
 
-    def __init__(self, code: str, message: str, retry_after_ms: int | None = None) -> None:
+    `field` names what was wrong, `available` what would do.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        retry_after_ms: int | None = None,
+        *,
+        field: str | None = None,
+        available: list[str] | None = None,
+    ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
         self.retry_after_ms = retry_after_ms
+        self.field = field
+        self.available = available
 
 
 class Link:

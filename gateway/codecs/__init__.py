@@ -1,0 +1,21 @@
+"""Streams that some clients want and the wire does not have: MP3, AAC, FLAC, WAV.
+
+The compressed ones come from the system's own libraries, loaded when first asked for, as libopus
+is: no wheel has them without GPL parts (docs/decisions/audio-formats.md).
+"""
+
+from gateway.codecs.aac import AacEncoder
+from gateway.codecs.base import Codec, CodecMissingError
+from gateway.codecs.flac import FlacEncoder
+from gateway.codecs.mp3 import Mp3Encoder
+from gateway.codecs.wav import Passthrough, WavEncoder
+
+__all__ = [
+    "AacEncoder",
+    "Codec",
+    "CodecMissingError",
+    "FlacEncoder",
+    "Mp3Encoder",
+    "Passthrough",
+    "WavEncoder",
+]
