@@ -34,6 +34,7 @@ _STATUS = {
     "unknown_format": BAD_REQUEST,
     "unsupported_format": BAD_REQUEST,
     "unsupported_parameter": BAD_REQUEST,
+    "model_not_found": NOT_FOUND,
 }
 
 
