@@ -43,9 +43,21 @@ class Settings:
     proxy always sets itself."""
     allowed_origins: str = ""
     """Origins of web pages that may connect besides this server's own, with commas; `*`: all."""
+    capacity_share: float = 0.85
+    """Of the streams the engine was measured to carry without a gap, how many are let in; 0: all,
+    whatever becomes of those who listen already."""
     max_waiting_pieces: int = 32
     """Pieces waiting in the engine beyond which new sessions are refused."""
     retry_after_ms: int = 2000
+
+    max_request_chars: int = 20_000
+    """Text of one HTTP request, or of one task of a batch."""
+    jobs_dir: str = ""
+    """Where batch jobs and their audio are kept over a restart. Empty: until the gateway stops."""
+    jobs_keep_seconds: float = 86_400.0
+    """A job that is done is deleted after this."""
+    max_jobs: int = 256
+    max_job_tasks: int = 1_000
 
     max_message_bytes: int = 131_072
     max_append_chars: int = 8_000
@@ -85,6 +97,11 @@ class Settings:
     stall_limit_seconds: float = 15.0
     """A socket that takes nothing for this long while audio waits is closed."""
     drain_seconds: float = 30.0
+    """A server that is told to stop lets its sessions finish for so long."""
+    drain_resume_seconds: float = 5.0
+    """Meanwhile it waits so long for clients that lost their connection."""
+    drain_url: str = ""
+    """Where it sends its clients; empty: to the address they know, behind which are others."""
 
     ready_deadline_seconds: float = 5.0
     ready_cache_seconds: float = 5.0
