@@ -1,0 +1,335 @@
+// A voice session: turns of text in, speech out of the loudspeakers, across lost connections.
+
+import { chooseFormat, makeDecoder } from "./decoders.js";
+import { Link } from "./link.js";
+import { Turn } from "./turn.js";
+
+const PLAYBACK_MS = 1000;
+const ANSWER_MS = 2000;
+let playerKeys = 0; // several sessions may share a player
+
+/**
+ * Events carry `detail`:
+ * - `state` {state, started?, reason?}: of the connection, as `Link` has them
+ * - `turn` {turn}: something about a turn changed (its state, captions, latencies)
+ * - `packet` {turn, packet}: before it is decoded
+ * - `samples` {turn, start, samples}: decoded, on the turn's clock
+ * - `error` {code, message, hint, turn?}
+ * - `flow` {paused}
+ * - `lost` {turn}: the session is gone with this turn unfinished; `turn.unspoken` can be said anew
+ * - `wire` {direction, message, bytes}
+ */
+export class VoiceSession extends EventTarget {
+  /**
+   * @param {import("./player.js").Player} player
+   * @param {object} options `url`, and the fields of `session.start`; `format` may be `auto`
+   */
+  constructor(player, { url, format = "auto", ...start } = {}) {
+    super();
+    this.player = player;
+    this.url = url ?? globalThis.location?.href;
+    this.wanted = { format, ...start };
+    this.format = null;
+    this.started = null;
+    this.turns = []; // not over yet, in order
+    this.starting = []; // without a number yet
+    this.current = null;
+    this.paused = false;
+    this.reported = 0;
+    this.listeners = [
+      ["heard", ({ detail }) => this.heard(this.find(detail.turn))],
+      ["audible", ({ detail }) => this.audible(this.find(detail.turn), detail.at)],
+      ["report", () => this.report()],
+    ];
+    for (const [type, listener] of this.listeners) player.addEventListener(type, listener);
+  }
+
+  /** Choose the format and connect; returns at once after that. */
+  async open() {
+    this.format = this.wanted.format === "auto" ? await chooseFormat() : this.wanted.format;
+    this.link = new Link(this.url, () => ({ ...this.wanted, format: this.format }), {
+      onState: (state, detail) => this.connection(state, detail),
+      onMessage: (message) => this.message(message),
+      onPacket: (packet) => this.packet(packet),
+      onWire: (direction, message, bytes) => this.tell("wire", { direction, message, bytes }),
+    });
+    this.link.open();
+  }
+
+  get state() {
+    return this.link?.state ?? "closed";
+  }
+
+  /** Change voice, language or speed of later turns; `scope: "piece"` of what is sent next. */
+  update(fields) {
+    const { scope, ...kept } = fields;
+    Object.assign(this.wanted, kept);
+    // A session that is yet to start takes them from `session.start`.
+    if (this.state === "open" || this.state === "resuming") {
+      this.link.send({ type: "session.update", ...fields });
+    }
+  }
+
+  /** Open a turn. `interrupt`: it takes the place of all others. */
+  begin({ interrupt = false } = {}) {
+    const turn = new Turn(this, this.format);
+    const message = { type: "turn.start" };
+    if (interrupt) {
+      const position = this.position();
+      Object.assign(message, { interrupt: true }, position && { played_samples: position.sample });
+      this.silence();
+    }
+    if (this.current && !this.current.ended) this.current.ended = true;
+    this.current = turn;
+    this.turns.push(turn);
+    this.starting.push(turn);
+    this.link.send(message);
+    return turn;
+  }
+
+  /** Speak a whole text. */
+  speak(text, options) {
+    const turn = this.begin(options);
+    for (let at = 0; at < text.length; at += 4000) turn.append(text.slice(at, at + 4000));
+    turn.end();
+    return turn;
+  }
+
+  /** Barge in: silence now; the turns learn from the server what of them was heard. */
+  cancel() {
+    if (!this.turns.length) return;
+    const position = this.position();
+    this.link.send({
+      type: "turn.cancel",
+      ...(position && { played_samples: position.sample }),
+    });
+    this.silence();
+  }
+
+  /** What is heard now: `{turn: Turn, sample}`, or null. */
+  position() {
+    const place = this.player.position();
+    const turn = place && this.find(place.turn);
+    return turn ? { turn, sample: place.sample } : null;
+  }
+
+  close() {
+    for (const turn of this.turns) turn.decoder?.close();
+    this.silence();
+    for (const [type, listener] of this.listeners) this.player.removeEventListener(type, listener);
+    this.link?.close();
+  }
+
+  // -- what turns send -----------------------------------------------------------------------------
+
+  sendText(text) {
+    this.link.send({ type: "text.append", text });
+  }
+
+  silence() {
+    const place = this.position();
+    this.player.clear();
+    for (const turn of this.turns.filter((each) => !each.silenced)) {
+      turn.silenced = true;
+      turn.ended = true;
+      turn.decoder?.close();
+      turn.heardUntil = place?.turn === turn ? place.sample : -1;
+    }
+    // A turn that by the server's reckoning was heard to its end gets no answer.
+    const done = this.turns.filter((turn) => turn.state === "done");
+    if (done.length) setTimeout(() => this.settle(done), ANSWER_MS);
+  }
+
+  settle(turns) {
+    for (const turn of turns.filter((each) => !each.over)) {
+      this.over(turn, "cancelled", turn.splitAt(turn.heardUntil));
+    }
+  }
+
+  // -- what comes ----------------------------------------------------------------------------------
+
+  find(key) {
+    return this.turns.find((turn) => turn.playerKey === key);
+  }
+
+  connection(state, detail) {
+    if (detail?.lost) this.abandon(detail.lost);
+    if (detail?.type === "session.started") this.started = detail;
+    this.tell("state", { state, started: this.started, reason: detail?.lost ?? detail?.waiting });
+  }
+
+  // The session is gone: what was not heard of its turns is not coming any more.
+  abandon(reason) {
+    const place = this.position();
+    this.player.clear();
+    for (const turn of this.turns.splice(0)) {
+      turn.decoder?.close();
+      if (turn.silenced) {
+        this.over(turn, "cancelled", turn.splitAt(turn.heardUntil));
+      } else {
+        this.over(turn, "lost", turn.splitAt(place?.turn === turn ? place.sample : -1));
+        this.tell("lost", { turn, reason });
+      }
+    }
+    this.starting = [];
+    this.current = null;
+  }
+
+  message(message) {
+    const turn = this.turns.find((each) => each.id === message.turn);
+    if (message.type === "turn.started") {
+      const next = this.starting.shift();
+      if (next) {
+        next.id = message.turn;
+        this.changed(next);
+      }
+    } else if (message.type === "caption" && turn) {
+      turn.captions.set(message.piece, message);
+      turn.words.take(message);
+      this.changed(turn);
+    } else if (message.type === "turn.done" && turn) {
+      this.done(turn, message);
+    } else if (message.type === "turn.cancelled" && turn) {
+      turn.decoder?.close();
+      this.over(turn, "cancelled", message);
+    } else if (message.type === "flow.pause" || message.type === "flow.resume") {
+      this.paused = message.type === "flow.pause";
+      this.tell("flow", { paused: this.paused });
+    } else if (message.type === "error") {
+      this.failed(message, turn);
+    }
+  }
+
+  failed(error, turn) {
+    let about = turn;
+    if (error.request === "turn.start") about = this.starting.shift();
+    else if (error.request === "text.append") about = this.current;
+    if (about) {
+      about.errors.push(error);
+      if (error.request === "turn.start") this.over(about, "failed", error);
+    }
+    // Nothing was there to cancel: the turn ended as the cancel went out.
+    if (error.request === "turn.cancel") {
+      this.settle(this.turns.filter((each) => each.silenced));
+      return;
+    }
+    this.tell("error", { ...error, turn: about });
+  }
+
+  packet(packet) {
+    const turn = this.turns.find((each) => each.id === packet.turn);
+    if (!turn || turn.silenced) return;
+    turn.packets += 1;
+    turn.bytes += packet.payload.length;
+    turn.received = packet.position + packet.samples;
+    if (turn.firstPacketMs === null) {
+      turn.firstPacketMs = performance.now() - turn.askedAt;
+      turn.state = "speaking";
+      this.changed(turn);
+    }
+    this.tell("packet", { turn, packet });
+    this.decoder(turn).push(packet);
+  }
+
+  // Each turn has a decoder of its own. Decoding is not done in step with the packets, so what a
+  // later turn decodes waits until the earlier ones are complete.
+  decoder(turn) {
+    if (turn.decoder) return turn.decoder;
+    playerKeys += 1;
+    turn.playerKey = playerKeys;
+    turn.decoded = 0;
+    const take = (samples) => {
+      if (turn.silenced || !samples.length) return;
+      const start = turn.decoded;
+      turn.decoded += samples.length;
+      this.tell("samples", { turn, start, samples });
+      this.lane(turn, () => this.player.push(turn.playerKey, start, samples));
+    };
+    turn.decoder = makeDecoder(this.format, this.started.audio, take, (problem) =>
+      this.tell("error", {
+        code: "decoder_failed",
+        message: problem.message,
+        hint: "Choose PCM as the format.",
+        turn,
+      }));
+    return turn.decoder;
+  }
+
+  lane(turn, action) {
+    const before = this.turns.find((each) => each !== turn && each.decoder && !each.complete &&
+      !each.silenced && each.id < turn.id);
+    if (before) {
+      (before.after ??= []).push(action);
+    } else {
+      action();
+    }
+  }
+
+  async done(turn, message) {
+    turn.samples = message.samples;
+    turn.failedPieces = message.failed;
+    if (turn.silenced) return;
+    if (!message.packets) {
+      this.over(turn, "failed", {});
+      return;
+    }
+    turn.state = "done";
+    turn.ended = true;
+    this.changed(turn);
+    await turn.decoder?.finish().catch(() => {});
+    if (turn.silenced || turn.over) return;
+    this.lane(turn, () => {
+      this.player.complete(turn.playerKey, message.samples);
+      turn.complete = true;
+      for (const action of turn.after?.splice(0) ?? []) action();
+    });
+  }
+
+  audible(turn, at) {
+    if (!turn || turn.firstAudibleMs !== null) return;
+    turn.firstAudibleMs = at - turn.askedAt;
+    this.changed(turn);
+  }
+
+  heard(turn) {
+    if (turn && turn.state === "done") {
+      this.over(turn, "heard", { spoken: turn.text, unspoken: "", heard_samples: turn.samples });
+    }
+  }
+
+  over(turn, state, { spoken = null, unspoken = null, heard_samples: heardSamples = null }) {
+    turn.state = state;
+    turn.ended = true;
+    turn.spoken = spoken;
+    turn.unspoken = unspoken;
+    turn.heardSamples = heardSamples;
+    turn.decoder = null;
+    this.turns = this.turns.filter((each) => each !== turn);
+    this.starting = this.starting.filter((each) => each !== turn);
+    for (const action of turn.after?.splice(0) ?? []) action();
+    if (this.current === turn) this.current = null;
+    this.changed(turn);
+  }
+
+  // The server paces itself by what is heard.
+  report() {
+    const now = performance.now();
+    if (now - this.reported < PLAYBACK_MS || this.state !== "open") return;
+    const place = this.position();
+    if (!place?.turn.id) return;
+    this.reported = now;
+    this.link.send({
+      type: "playback",
+      turn: place.turn.id,
+      played_samples: Math.min(place.sample, place.turn.received),
+    });
+  }
+
+  changed(turn) {
+    this.tell("turn", { turn });
+  }
+
+  tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
