@@ -33,6 +33,7 @@ _STATUS = {
     "unsupported_language": BAD_REQUEST,
     "unknown_format": BAD_REQUEST,
     "unsupported_format": BAD_REQUEST,
+    "unsupported_emotion": BAD_REQUEST,
     "unsupported_parameter": BAD_REQUEST,
     "model_not_found": NOT_FOUND,
 }

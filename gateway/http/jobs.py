@@ -1,0 +1,155 @@
+"""The work of batch jobs: queued tasks are spoken when nobody listens live, results are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.containers import wav_header
+from gateway.door import Door
+from gateway.http.jobstore import JobStore, Task
+from gateway.http.native import TtsBody, error_body, wish_of
+from gateway.http.sound import NATIVE, Sound, pcm
+from gateway.http.speech import UNAVAILABLE, speak, status_of
+from gateway.link import GatewayError
+from gateway.protocol import TurnDone
+
+_log = logging.getLogger("voxgate.jobs")
+_AT_ONCE = 4
+_WAIT_SECONDS = 1.0
+_SWEEP_SECONDS = 60.0
+
+
+class Jobs:
+    """Works on the tasks of a store until it is closed. Tasks cut off by that are queued again."""
+
+    def __init__(self, door: Door, clock: Callable[[], float] = time.time) -> None:
+        self._door = door
+        self._clock = clock
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.store: JobStore
+        self._tasks: list[asyncio.Task[None]] = []
+        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._queued = asyncio.Event()
+        self._listeners: dict[str, set[asyncio.Event]] = defaultdict(set)
+
+    async def start(self) -> None:
+        """Raises `OSError` when the folder cannot be used."""
+        folder = self._door.settings.jobs_dir
+        if not folder:
+            self._temporary = tempfile.TemporaryDirectory(prefix="voxgate-jobs-")
+            folder = self._temporary.name
+        self.store = JobStore(Path(folder))
+        self._queued.set()
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(_AT_ONCE)]
+        self._tasks.append(asyncio.create_task(self._sweep()))
+
+    async def close(self) -> None:
+        tasks = [*self._tasks, *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._tasks:
+            self.store.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def added(self) -> None:
+        """There are queued tasks."""
+        self._queued.set()
+
+    def delete(self, job: str) -> bool:
+        """Forget a job, whatever it does. Returns whether there was one."""
+        gone = self.store.delete(job)
+        for (of, _), task in list(self._running.items()):
+            if of == job:
+                task.cancel()
+        self._tell(job)
+        return gone
+
+    async def changes(self, job: str) -> AsyncGenerator[None, None]:
+        """Once at first, then whenever a task of the job changed."""
+        changed = asyncio.Event()
+        self._listeners[job].add(changed)
+        try:
+            while True:
+                yield
+                await changed.wait()
+                changed.clear()
+        finally:
+            self._listeners[job].discard(changed)
+            if not self._listeners[job]:
+                del self._listeners[job]
+
+    def _tell(self, job: str) -> None:
+        for changed in self._listeners.get(job, ()):
+            changed.set()
+
+    async def _work(self) -> None:
+        while True:
+            await self._queued.wait()
+            taken = await asyncio.to_thread(self.store.take)
+            if taken is None:
+                self._queued.clear()
+                continue
+            task, owner, media_type = taken
+            key = (task.job, task.number)
+            self._tell(task.job)
+            self._running[key] = asyncio.create_task(self._finish(task, owner, media_type))
+            try:
+                await asyncio.wait((self._running[key],))
+            finally:
+                del self._running[key]
+
+    async def _finish(self, task: Task, owner: str, media_type: str) -> None:
+        store = self.store
+        try:
+            audio, ms = await self._speak(task, owner, NATIVE[media_type])
+        except GatewayError as failure:
+            if status_of(failure.code) == UNAVAILABLE or failure.code == "too_many_sessions":
+                store.put_back(task)
+                await asyncio.sleep((failure.retry_after_ms or 0) / 1000 or _WAIT_SECONDS)
+                self._queued.set()
+            else:
+                await asyncio.to_thread(store.failed, task, error_body(failure), self._clock())
+        except asyncio.CancelledError:
+            store.put_back(task)
+            raise
+        except Exception:
+            _log.exception("job %s: task %d failed", task.job, task.number)
+            error = error_body(GatewayError("internal", "A fault in the server."))
+            await asyncio.to_thread(store.failed, task, error, self._clock())
+        else:
+            await asyncio.to_thread(store.done, task, audio, ms, self._clock())
+        self._tell(task.job)
+
+    async def _speak(self, task: Task, owner: str, sound: Sound) -> tuple[bytes, int]:
+        """One whole file, and its length in milliseconds."""
+        door = self._door
+        body = TtsBody.model_validate(task.request)
+        wish = replace(wish_of(body, door.voices, door.settings.max_request_chars), pace="idle")
+        whole = sound.media_type == "audio/wav"
+        parts = speak(door, owner, body.text, wish, pcm("pcm") if whole else sound)
+        audio, ms = bytearray(), 0
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                if isinstance(part, bytes):
+                    audio += part
+                elif isinstance(part, TurnDone):
+                    ms = part.ms
+        head = wav_header(len(audio)) if whole else b""
+        return head + bytes(audio), ms
+
+    async def _sweep(self) -> None:
+        while True:
+            before = self._clock() - self._door.settings.jobs_keep_seconds
+            for job in await asyncio.to_thread(self.store.expire, before):
+                self._tell(job)
+            await asyncio.sleep(min(_SWEEP_SECONDS, self._door.settings.jobs_keep_seconds or 1.0))
