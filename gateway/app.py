@@ -28,6 +28,7 @@ from engine.api import Progress, SpeechError, Synthesizer
 from gateway import protocol
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
+from gateway.drain import drain
 from gateway.encoding import TimedEncoder
 from gateway.errors import ERRORS
 from gateway.formats import make_encoder
@@ -102,12 +103,7 @@ class Gateway:
     async def drain(self) -> None:
         """Let every session speak what it has; returns when all are closed or time is up."""
         self.readiness.draining = True
-        await self.sessions.clear()
-        for connection in list(self.connections):
-            connection.drain()
-        running = [connection.over for connection in self.connections]
-        if running:
-            await asyncio.wait(running, timeout=self.settings.drain_seconds)
+        await drain(self.sessions, self.connections, self.settings)
 
     def refusal(self, client: str) -> Refusal | None:
         """Why a new session of a client cannot be let in now."""
@@ -155,7 +151,7 @@ class Gateway:
         if refusal is not None:
             error = self._refused(refusal)
             # Who comes to resume a session needs no place; only the first message tells.
-            if self.readiness.draining or not self.sessions.resumable:
+            if not self.sessions.resumable:
                 await self._refuse(websocket, error)
                 return
         name = secrets.token_urlsafe(9)

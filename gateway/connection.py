@@ -80,11 +80,6 @@ class Connection:
             await asyncio.gather(*tasks, return_exceptions=True)
             self.over.set_result(None)
 
-    def drain(self) -> None:
-        """Let the session speak what it has, then close."""
-        if self.runner is not None:
-            self.runner.drain()
-
     # -- what the session wants ------------------------------------------------------------------
 
     def wake(self) -> None:

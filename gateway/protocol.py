@@ -374,6 +374,20 @@ class FlowResume(ServerMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerDraining(ServerMessage):
+    """The server is being shut down: the open turn may be finished, no new one begins here.
+
+    `deadline_ms`: what is not spoken by then is cancelled. `url`: where to go, if elsewhere than the
+    address this client knows.
+    """
+
+    type: ClassVar[str] = "server.draining"
+    deadline_ms: int
+    retry_after_ms: int
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Error(ServerMessage):
     """`request` is the type of the message that was not taken; `start`/`end` the text lost."""
 

@@ -20,7 +20,7 @@ import orjson
 from engine.api import AUDIBLE, AudioChunk, Pcm, SpeechError
 from gateway.actions import Close, Command, Outgoing, Resume, StartPiece
 from gateway.offer import Offer
-from gateway.protocol import HEADER, Error, ProtocolError
+from gateway.protocol import HEADER, Error, ProtocolError, ServerDraining
 from gateway.runaway import Guard, GuardMaker, Verdict
 from gateway.session import Session
 from gateway.settings import Settings
@@ -203,9 +203,13 @@ class RecordedSession(Session):
         self._note("tick", now)
         super().tick(now)
 
-    def drain(self, now: float) -> None:
-        self._note("drain", now)
-        super().drain(now)
+    def drain(self, now: float, notice: ServerDraining) -> None:
+        self._note("drain", now, notice=asdict(notice))
+        super().drain(now, notice)
+
+    def hurry(self, now: float) -> None:
+        self._note("hurry", now)
+        super().hurry(now)
 
     def abandon(self) -> None:
         if not self._quiet:

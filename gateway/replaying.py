@@ -28,7 +28,7 @@ from engine.api import (
 )
 from gateway.metrics import Metrics
 from gateway.offer import Offer
-from gateway.protocol import ProtocolError
+from gateway.protocol import ProtocolError, ServerDraining
 from gateway.recording import VERSION, described, sent
 from gateway.runaway import Verdict
 from gateway.session import Session
@@ -203,7 +203,9 @@ class _Replay:
             case "tick":
                 session.tick(now)
             case "drain":
-                session.drain(now)
+                session.drain(now, ServerDraining(**event["notice"]))
+            case "hurry":
+                session.hurry(now)
             case "refuse":
                 refusal = ProtocolError(event["code"], **event["details"])
                 session.refuse(refusal, event["request"])

@@ -16,6 +16,7 @@ from typing import Protocol
 from engine.api import SpeechError, SpeechRequest, Synthesizer
 from gateway.actions import CancelPiece, Resume, StartPiece
 from gateway.metrics import Metrics
+from gateway.protocol import ServerDraining
 from gateway.session import Session
 
 _log = logging.getLogger("voxgate.session")
@@ -64,9 +65,14 @@ class Runner:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the session is closed."""
 
-    def drain(self) -> None:
+    def drain(self, notice: ServerDraining) -> None:
         """Let the session speak what it has, then close."""
-        self.session.drain(self.clock())
+        self.session.drain(self.clock(), notice)
+        self.settle()
+
+    def hurry(self) -> None:
+        """Close it now; its client is told what was not heard."""
+        self.session.hurry(self.clock())
         self.settle()
 
     async def close(self, why: str) -> None:

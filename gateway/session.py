@@ -37,6 +37,7 @@ _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
 _TICK_SECONDS = 0.001
 """Times are rounded up to this, so that a deadline always lies in the future."""
 _RUNAWAY_RETRIES = 2
+_DRAINED = Close(1012, "draining")
 _RELEASE_LEAD_SECONDS = 0.5
 """A writer's silence matters once the listener has less than this in hand."""
 
@@ -80,6 +81,7 @@ class Session:
         self._resumed: protocol.SessionResumed | None = None
         self._received = 0
         self._ending: Close | None = None
+        self._draining = False
         self._deadline: float | None = self._start_by
         self._characters = 0
         self._handlers: dict[type, Callable[..., None]] = {
@@ -116,6 +118,8 @@ class Session:
                 self._handlers[type(message)](message, now)
         except ProtocolError as refusal:
             self.refuse(refusal, message.type if message is not None else None)
+        if self._draining and self._ending is None and self._turns.open is None:
+            self._finish(_DRAINED, now)
         self._schedule(now)
 
     def refuse(self, refusal: ProtocolError, request: str | None) -> None:
@@ -192,12 +196,26 @@ class Session:
             self._check_flow(now)
         self._schedule(now)
 
-    def drain(self, now: float) -> None:
-        """The server is stopping: speak what was sent, take no more."""
-        if self._ending is None and self._answers.closing is None:
-            self._answers.tell(ProtocolError("draining").error)
-            self._finish(Close(1012, "draining"), now)
-            self._schedule(now)
+    def drain(self, now: float, notice: protocol.ServerDraining) -> None:
+        """The server is stopping: speak what was sent, let the open turn be finished, begin no
+        other."""
+        if self._draining or self._ending is not None or self._answers.closing is not None:
+            return
+        self._draining = True
+        if self._start is None:
+            self._answers.end(ProtocolError("draining").error)
+            return
+        self._answers.tell(notice)
+        if self._turns.open is None:
+            self._finish(_DRAINED, now)
+        self._schedule(now)
+
+    def hurry(self, now: float) -> None:
+        """The time for draining is up: tell what was not heard, to be sent elsewhere."""
+        self._cancel([cut for cut in self._turns.all_cuts(now) if cut.turn.backlog], now)
+        if self._ending is None:
+            self._finish(_DRAINED, now)
+        self._schedule(now)
 
     def abandon(self) -> None:
         """The client is gone: cancel everything."""
@@ -219,6 +237,12 @@ class Session:
     def resumable(self) -> bool:
         """Whether the session outlives its connection."""
         return self._start is not None and self._start.resume and self._settings.resume_seconds > 0
+
+    def speaking(self, now: float) -> bool:
+        """Whether somebody listens live to what is or will be made of its text."""
+        if self._start is None or not self._start.live:
+            return False
+        return self._turns.backlog > 0 or self._turns.playhead.plays(now)
 
     @property
     def deadline(self) -> float | None:
@@ -292,6 +316,7 @@ class Session:
         voicing = self._offer.voicing(start.voice, start.language, start.speed, start.seed)
         encoder = self._offer.encoder(start)
         self._start, self._voicing = start, voicing
+        self._outlet.live = start.live
         if self.resumable:
             self._replay.keep(self._settings.replay_bytes)
         answer = self._offer.started(self.name, start, voicing, encoder, self._settings)
@@ -364,7 +389,7 @@ class Session:
             self._take_in(turn, turn.flush(message.id, now), now)
 
     def _on_turn_start(self, message: protocol.TurnStart, now: float) -> None:
-        if self._ending is not None:
+        if self._ending is not None or self._draining:
             raise ProtocolError("session_ending")
         assert self._start is not None
         interruption = None

@@ -40,6 +40,11 @@ class Sessions:
         """Whether there is any session that could be resumed."""
         return any(runner.session.resumable for runner in self._by_token.values())
 
+    @property
+    def waiting(self) -> list[Runner]:
+        """Sessions without a connection, which a token may still resume."""
+        return list(self._waiting)
+
     def of_client(self, client: str) -> int:
         """How many sessions a client has."""
         return self._clients[client]
@@ -93,6 +98,9 @@ class Sessions:
 
     async def close(self, runner: Runner, why: str) -> None:
         """End a session for good."""
+        expiry = self._waiting.pop(runner, None)
+        if expiry is not None and expiry is not asyncio.current_task():
+            expiry.cancel()
         token = runner.session.token
         if self._by_token.pop(token, None) is not None and runner.session.resumable:
             self._gone[token] = None
@@ -122,7 +130,6 @@ class Sessions:
 
     async def _expire(self, runner: Runner) -> None:
         await asyncio.sleep(self._resume_seconds)
-        del self._waiting[runner]
         await self.close(runner, "expired")
 
     def _settle(self, runner: Runner) -> None:

@@ -1,4 +1,7 @@
-"""Everything an operator can set about the gateway, with the defaults and their reasons."""
+"""Everything an operator can set about the gateway, with the defaults and their reasons.
+
+`configuration.py` reads them from flags, environment and file; `safety.py` refuses combinations.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,69 @@ class _Kind(NamedTuple):
     words: str
 
 
-_KINDS = {
+def _read_bool(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)
+
+
+KINDS = {
     "int": _Kind(int, "a whole number"),
     "float": _Kind(float, "a number"),
     "str": _Kind(str, "text"),
+    "bool": _Kind(_read_bool, "true or false"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Times are seconds, sizes are named. Every field is also an environment variable: the name
-    in capitals after `VOXGATE_`.
+    """Times are seconds, sizes are named. Every field is also a flag of `voxgate serve`, an
+    environment variable (the name in capitals after `VOXGATE_`) and a key of the settings file.
     """
 
     host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0: all of this machine."""
     port: int = 8080
+    """0: any that is free."""
+
+    insecure: bool = False
+    """Listen beyond this machine without keys or without TLS all the same."""
+    behind_proxy: bool = False
+    """A proxy in front ends TLS and is the only one that reaches this port. Its `X-Forwarded-For`
+    and `X-Forwarded-Proto`, which it has to set itself, say who a client is."""
+    tls_cert: str = ""
+    """PEM file of the certificate chain; with `tls_key` the port speaks TLS only. Read again on
+    SIGHUP."""
+    tls_key: str = ""
+    """PEM file of its private key."""
+    tls_client_ca: str = ""
+    """PEM file of authorities; clients must show a certificate of one of them."""
+    keys_file: str = ""
+    """API keys, hashed; see `voxgate keys`. Empty: no keys, everybody may speak. Read again on
+    SIGHUP."""
+    token_secret_file: str = ""
+    """File with at least 32 random bytes that sign short-lived tokens for browsers. Or the
+    variable `VOXGATE_TOKEN_SECRET`."""
+    token_seconds: int = 300
+    """How long such a token opens sessions, at most. A session goes on after that."""
+    open_metrics: bool = False
+    """`/metrics` needs no key, where keys are used."""
+
+    max_connections: int = 2048
+    """Sockets at once; those beyond are closed at once."""
+    max_connections_per_client: int = 0
+    """The same of one address; 0: no limit."""
+    handshake_timeout_seconds: float = 10.0
+    """Within so long a request's head must be there, from the first byte or the end of the request
+    before."""
+    body_timeout_seconds: float = 30.0
+    """Within so long the whole body of a request must be there."""
+    max_header_bytes: int = 16_384
+    """The head of a request, all of it."""
+    max_body_bytes: int = 4_194_304
+    """The body of a request."""
 
     max_sessions: int = 256
     max_sessions_per_client: int = 0
@@ -108,14 +159,14 @@ class Settings:
 
     record_dir: str = ""
     """Where every session is recorded, with its text; see docs/recordings.md. Empty: nowhere."""
-    record_audio: int = 0
-    """1: with the engine's audio, 96 kB a second."""
+    record_audio: bool = False
+    """With the engine's audio, 96 kB a second."""
     log_format: str = "text"
     """`text` or `json`, one object a line."""
-    log_text: int = 0
-    """1: log lines hold the users' text."""
-    traces: int = 0
-    """1: OpenTelemetry spans of sessions, turns and pieces, sent by its own variables."""
+    log_text: bool = False
+    """Log lines hold the users' text."""
+    traces: bool = False
+    """OpenTelemetry spans of sessions, turns and pieces, sent by its own variables."""
 
     opus_complexity: int = 5
     clause_pause_ms: int = 160
@@ -131,7 +182,7 @@ class Settings:
             name = PREFIX + field.name.upper()
             if name not in environment:
                 continue
-            kind = _KINDS[str(field.type)]
+            kind = KINDS[str(field.type)]
             try:
                 values[field.name] = kind.read(environment[name])
             except ValueError:

@@ -77,6 +77,10 @@ class Turns:
 
     # -- what was heard --------------------------------------------------------------------------
 
+    def all_cuts(self, now: float) -> list[Cut]:
+        """A cut for every turn not sent to its end."""
+        return [Cut(turn, self._heard(turn, now), turn.sent > 0) for turn in self.queue]
+
     def cuts(self, message: TurnCancel, now: float) -> list[Cut]:
         """What a cancel cuts off, and where: the turn named, or all not heard to their end."""
         over = [turn for turn in self._recent if self._heard(turn, now) < turn.sent]

@@ -10,41 +10,31 @@ from gateway.commands.console import command, starting, stderr
 from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
 from gateway.commands.local_engine import add_engine_options, engine_factory
 from gateway.commands.logs import configure_logging
+from gateway.commands.options import add_setting_options, chosen_settings
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--host", help="address to listen on; default: 127.0.0.1")
-    parser.add_argument("--port", type=int, help="default: 8080")
-    parser.add_argument("--max-sessions", metavar="N", type=int, help="listeners at once")
     parser.add_argument(
         "--record",
         metavar="DIR",
-        dest="record_dir",
+        dest="setting_record_dir",
         help="write every session into DIR, with its text, for voxgate replay",
-    )
-    parser.add_argument(
-        "--record-audio",
-        action="store_const",
-        const=1,
-        help="with the speech itself, 96 kB a second",
     )
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
     )
     add_engine_options(parser)
+    add_setting_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     factory = engine_factory(arguments)
+    from gateway import safety
     from gateway.app import serve
-    from gateway.settings import Settings
+    from gateway.configuration import SECRET_VARIABLES, load
 
-    chosen = {
-        name: value
-        for name in ("host", "port", "max_sessions", "record_dir", "record_audio")
-        if (value := getattr(arguments, name)) is not None
-    }
-    settings = Settings.from_env(os.environ, **chosen)
+    settings = load(chosen_settings(arguments), os.environ).settings
+    safety.check(settings, has_secret=any(name in os.environ for name in SECRET_VARIABLES))
     configure_logging(arguments.log_level, settings.log_format)
     console = stderr()
     keep_interrupts_here()

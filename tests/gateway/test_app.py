@@ -18,6 +18,7 @@ from fake_engine import FakeSynthesizer, Script
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin
 
 from engine.api import SpeechError
 from gateway.app import listen, serve
@@ -218,22 +219,40 @@ class TestCaptions:
 
 
 class TestAdmission:
-    async def test_one_too_many_is_told_when_to_come_back(self, run: Run) -> None:
+    async def test_one_too_many_is_told_when_to_come_back(
+        self, run: Run, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async with run(max_sessions=1, retry_after_ms=700) as running:
             async with running.client():
-                async with connect(running.url.replace("http", "ws") + "/v1/stream") as peer:
-                    error: dict[str, Any] = json.loads(await peer.recv())
-                    with pytest.raises(ConnectionClosed) as closed:
-                        await peer.recv()
+                with pytest.raises(InvalidStatus) as refused:
+                    await connect(running.url.replace("http", "ws") + "/v1/stream")
+                answer = refused.value.response
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+                error = json.loads(answer.body)
                 assert (error["code"], error["fatal"]) == ("capacity", True)
-                assert error["retry_after_ms"] == 700
-                assert closed.value.rcvd is not None
-                assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "capacity")
+                assert 700 <= error["retry_after_ms"] < 1000
+                with pytest.raises(GatewayError) as told:
+                    async with running.client():
+                        pass
+                assert told.value.code == "capacity"
+                assert told.value.retry_after_ms
             await running.quiet()
             async with running.client() as client:
                 assert client.started.protocol == 1
         counted = samples(running.gateway.metrics.render().decode())
-        assert counted["voxgate_sessions_refused_total/capacity"] == 1
+        assert counted["voxgate_sessions_refused_total/capacity"] == 2
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+    async def test_a_page_is_told_within_the_websocket(self, run: Run) -> None:
+        async with run(max_sessions=1) as running, running.client():
+            url = running.url.replace("http", "ws") + "/v1/stream"
+            async with connect(url, origin=Origin(running.url)) as peer:
+                error: dict[str, Any] = json.loads(await peer.recv())
+                with pytest.raises(ConnectionClosed) as closed:
+                    await peer.recv()
+            assert (error["code"], error["fatal"]) == ("capacity", True)
+            assert closed.value.rcvd is not None
+            assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "capacity")
 
     async def test_a_busy_engine_lets_nobody_in(self, run: Run) -> None:
         async with run(max_waiting_pieces=3) as running:
@@ -262,12 +281,14 @@ class TestAdmission:
             url = running.url.replace("http", "ws") + "/v1/stream"
 
             async def first_answer(name: str) -> str:
-                peer = await connect(url, additional_headers={"X-Client-Id": name})
+                try:
+                    peer = await connect(url, additional_headers={"X-Client-Id": name})
+                except InvalidStatus as refused:
+                    assert refused.response.status_code == 429
+                    return str(json.loads(refused.response.body)["code"])
                 peers.append(peer)
-                with contextlib.suppress(ConnectionClosed):
-                    await peer.send('{"type": "session.start"}')
-                answer: dict[str, Any] = json.loads(await peer.recv())
-                return str(answer.get("code", answer["type"]))
+                await peer.send('{"type": "session.start"}')
+                return str(json.loads(await peer.recv())["type"])
 
             peers: list[ClientConnection] = []
             answers = [await first_answer(name) for name in ("ann", "bob", "ann")]
@@ -312,7 +333,8 @@ class TestDrain:
         hold = asyncio.Event()
         async with run(engine) as running, running.client() as client:
             speaking = client.speak("One sentence. And another one.")
-            await anext(speaking)
+            while not engine.requests:
+                await anext(speaking)
             draining = asyncio.create_task(running.server.drain())
             await asyncio.sleep(0)
             assert (await get(running, "/health/ready")).json()["reason"] == "draining"
@@ -417,6 +439,7 @@ class TestServe:
         async with connect(url.replace("http", "ws") + "/v1/stream") as peer:
             await peer.send('{"type":"session.start"}')
             await peer.send('{"type":"text.append","text":"One sentence. And another one."}')
+            await peer.send('{"type":"turn.end"}')
             while isinstance(await peer.recv(), str):
                 pass
             process.send_signal(number)
@@ -443,7 +466,7 @@ class TestServe:
                 pass
             process.send_signal(signal.SIGTERM)
             raw: str | bytes = b""
-            while not (isinstance(raw, str) and json.loads(raw).get("code") == "draining"):
+            while not (isinstance(raw, str) and json.loads(raw)["type"] == "server.draining"):
                 raw = await peer.recv()
             process.send_signal(signal.SIGTERM)
             with pytest.raises(ConnectionClosed):

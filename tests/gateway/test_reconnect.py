@@ -129,18 +129,17 @@ async def test_a_session_that_is_gone_is_told_by_its_code(run: Run) -> None:
         await running.quiet()
 
 
-async def test_a_server_that_refuses_for_now_is_asked_again(run: Run) -> None:
+async def test_a_session_goes_on_over_another_connection_while_the_server_drains(run: Run) -> None:
     async with run(FakeSynthesizer(script)) as running:
         proxy = CuttingProxy(running.port, iter([3000]))
         async with proxy.run() as url, VoiceClient(url, reconnect=True) as client:
-            readiness = running.gateway.readiness
-            readiness.draining = True
             speaking = asyncio.create_task(spoken(client, turns=1))
-            while proxy.connections < 3:
+            while not running.engine.requests:
                 await asyncio.sleep(0.001)
-            readiness.draining = False
+            draining = asyncio.create_task(running.server.drain())
             assert isinstance((await speaking)[-1], TurnDone)
             assert client.link.resumes == 1
+            await draining
 
 
 async def test_senders_wait_for_the_new_connection(run: Run) -> None:
@@ -323,9 +322,9 @@ class TestServer:
             await peer.close()
             await running.quiet()
 
-    async def test_draining_does_not_wait_for_those_who_are_gone(self, run: Run) -> None:
+    async def test_draining_waits_only_shortly_for_those_who_are_gone(self, run: Run) -> None:
         engine = FakeSynthesizer(lambda _request, _number: Script(hold=asyncio.Event()))
-        async with run(engine) as running:
+        async with run(engine, drain_resume_seconds=0.05) as running:
             peer, _ = await started(running)
             await say(peer, "text.append", text=TEXT)
             assert (await hear(peer))["type"] == "turn.started"

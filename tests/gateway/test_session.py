@@ -7,10 +7,11 @@ from session_harness import Harness
 
 from engine.api import OFFLINE, SAMPLE_RATE, AudioChunk
 from gateway.actions import Close
-from gateway.protocol import FORMATS, AudioFlag
+from gateway.protocol import FORMATS, AudioFlag, ServerDraining
 from gateway.settings import Settings
 
 SENTENCE = "This is the first sentence. "
+DRAINING = ServerDraining(deadline_ms=30_000, retry_after_ms=0, url="wss://other.example")
 SECOND = "And here comes the second one. "
 THIRD = "A third one ends it all."
 
@@ -286,17 +287,40 @@ class TestTurns:
         h.take()
         assert h.types() == ["session.ended", "Close"]
 
-    def test_draining_speaks_what_is_open_and_says_why(self) -> None:
+    def test_draining_speaks_what_is_open_and_says_where_to_go(self) -> None:
         h = Harness()
         h.send("text.append", text=SENTENCE)
-        h.session.drain(h.now)
-        h.session.drain(h.now)
+        h.session.drain(h.now, DRAINING)
+        h.session.drain(h.now, DRAINING)
         h.settle()
+        h.send("text.append", text=" The writer finishes the turn.")
+        h.send("turn.start")
+        h.take()
+        assert h.messages("error")[0]["code"] == "session_ending"
+        h.send("turn.end")
         h.speak_all()
-        assert h.messages("error")[0]["code"] == "draining"
-        assert len(h.messages("error")) == 1
-        assert len(h.messages("turn.done")) == 1
+        [notice] = h.messages("server.draining")
+        assert (notice["url"], notice["deadline_ms"]) == ("wss://other.example", 30_000)
+        [done] = h.messages("turn.done")
+        assert done["characters"] == len(SENTENCE) + len(" The writer finishes the turn.")
         assert h.out[-1] == Close(1012, "draining")
+
+    def test_an_idle_session_is_drained_at_once(self) -> None:
+        h = Harness()
+        h.session.drain(h.now, DRAINING)
+        h.take()
+        assert h.types() == ["server.draining", "session.ended", "Close"]
+
+    def test_what_is_not_spoken_at_the_deadline_is_told(self) -> None:
+        h = Harness()
+        h.send("text.append", text=SENTENCE)
+        h.session.drain(h.now, DRAINING)
+        h.session.hurry(h.now)
+        h.settle()
+        h.take()
+        [cancelled] = h.messages("turn.cancelled")
+        assert cancelled["spoken"] + cancelled["unspoken"] == SENTENCE
+        assert h.types()[-2:] == ["session.ended", "Close"]
 
 
 class TestPreemption:

@@ -9,6 +9,9 @@ from gateway.settings import SettingError, Settings
 
 def test_every_setting_is_a_variable_and_overrides_win() -> None:
     values = {f"VOXGATE_{field.name.upper()}": "7" for field in fields(Settings)}
+    values |= {
+        f"VOXGATE_{field.name.upper()}": "yes" for field in fields(Settings) if field.type == "bool"
+    }
     settings = Settings.from_env({**values, "VOXGATE_OTHER": "x", "PATH": "y"}, port=9)
     assert settings.port == 9
     assert settings.host == "7"
@@ -28,6 +31,7 @@ def test_without_variables_the_defaults_hold() -> None:
         ({"VOXGATE_DRAIN_SECONDS": "soon"}, "is not a number"),
         ({"VOXGATE_DRAIN_SECONDS": "-1"}, "drain_seconds is -1.0; it cannot be negative"),
         ({"VOXGATE_DRAIN_SECONDS": "nan"}, "cannot be negative"),
+        ({"VOXGATE_INSECURE": "maybe"}, "is not true or false"),
         ({"VOXGATE_OPUS_COMPLEXITY": "11"}, "Opus has 0 to 10"),
         ({"VOXGATE_PIECES_AHEAD": "0"}, "at least one piece"),
     ],
