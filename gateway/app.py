@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import secrets
 import socket
 import time
@@ -19,19 +20,22 @@ from types import FrameType
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api import Progress, SpeechError, Synthesizer
 from gateway import protocol
+from gateway.admission import LOOK_SECONDS, Admission
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
-from gateway.drain import drain
+from gateway.door import Door
+from gateway.drain import Watched, drain
 from gateway.encoding import TimedEncoder
 from gateway.errors import ERRORS
 from gateway.formats import make_encoder
+from gateway.http.apis import Apis
 from gateway.http.captions import captions_response
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
@@ -40,7 +44,7 @@ from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.offer import Offer
 from gateway.opus import require_opus
 from gateway.origins import may_connect
-from gateway.pacing import Refusal, admit
+from gateway.pacing import Refusal
 from gateway.pauses import PAUSES, with_milliseconds
 from gateway.protocol import Error
 from gateway.recording import session_maker
@@ -48,6 +52,7 @@ from gateway.runner import Runner
 from gateway.sessions import Sessions
 from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
+from gateway.supply import MeteredSynthesizer, Supply
 from gateway.transport import StreamProtocol, unsent_bytes
 
 _log = logging.getLogger("voxgate")
@@ -61,12 +66,20 @@ SynthesizerFactory = Callable[[], Synthesizer]
 class Gateway:
     """What the routes share: one engine, its sessions, their metrics."""
 
-    def __init__(self, settings: Settings, synthesizer: Synthesizer) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        synthesizer: Synthesizer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.settings = settings
-        self.synthesizer = synthesizer
+        self.clock = clock
+        supply = Supply()
+        self.synthesizer = synthesizer = MeteredSynthesizer(synthesizer, supply, clock)
+        self.admission = Admission(settings, supply, clock())
         self.metrics = Metrics()
         self.readiness = Readiness(synthesizer, settings, self.metrics)
-        self.connections: set[Connection] = set()
+        self.connections: set[Watched] = set()
         self.sessions = Sessions(self.metrics, settings.resume_seconds)
         self.progress: Progress | None = None
         self._origins = [part.strip() for part in settings.allowed_origins.split(",")]
@@ -76,8 +89,25 @@ class Gateway:
         """Whether the engine was started and really spoke."""
         self.metrics.watch(synthesizer.stats)
         self.metrics.watch_sockets(unsent_bytes)
+        self.metrics.on_underrun = lambda: self.admission.ran_dry(clock())
+        self.metrics.watch_admission(
+            pressure=lambda: self.admission.pressure(len(self.sessions.live), clock()),
+            demand=lambda: self.admission.demand(len(self.sessions.live)),
+            capacity=lambda: self.admission.capacity,
+        )
         self._make_session = session_maker(settings)
         self._make_journal = journal_maker(settings, self.metrics)
+        self.door = Door(
+            begin=self._begin,
+            refuse=self._refusal,
+            client=self._client,
+            allowed=self._allowed,
+            synthesizer=synthesizer,
+            sessions=self.sessions,
+            links=self.connections,
+            settings=settings,
+        )
+        self.apis = Apis(self.door)
 
     async def start(self) -> None:
         """Start the engine and speak once; `on_started` gets the outcome."""
@@ -91,9 +121,20 @@ class Gateway:
             self.failure = failure
             self.readiness.failure = str(failure)
         else:
+            self._look()
             self.started = True
         if self.on_started is not None:
             self.on_started(self.failure)
+
+    async def watch(self) -> None:
+        """Look at engine and sessions until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._look()
+
+    def _look(self) -> None:
+        consumers = [runner.session for runner in self.sessions.live]
+        self.admission.look(consumers, self.synthesizer.stats(), self.clock())
 
     def _report(self, doing: str, done: float) -> None:
         self.readiness.progress = (doing, done)
@@ -113,7 +154,8 @@ class Gateway:
         if most and self.sessions.of_client(client) >= most:
             message = f"One client may have {most} sessions."
             return Refusal("too_many_sessions", message, self.settings.retry_after_ms)
-        return admit(len(self.sessions.live), self.settings, self.synthesizer.stats())
+        stats = self.synthesizer.stats()
+        return self.admission.refusal(len(self.sessions.live), stats, self.clock())
 
     def offer(self) -> Offer:
         """What sessions get from this server."""
@@ -146,7 +188,6 @@ class Gateway:
             return
         client = self._client(websocket)
         refusal = self.refusal(client)
-        await websocket.accept()
         error = None
         if refusal is not None:
             error = self._refused(refusal)
@@ -154,19 +195,8 @@ class Gateway:
             if not self.sessions.resumable:
                 await self._refuse(websocket, error)
                 return
-        name = secrets.token_urlsafe(9)
-        journal = self._make_journal(name)
-        session = self._make_session(
-            name,
-            self.settings,
-            self.offer(),
-            journal,
-            time.monotonic(),
-            token=secrets.token_urlsafe(24),
-            refusal=error,
-        )
-        runner = Runner(session, self.synthesizer, self.metrics, client=client)
-        runner.over.add_done_callback(lambda _: journal.close(runner.ended or "disconnected"))
+        await websocket.accept()
+        runner = self._begin(client, self.settings, error)
         self.sessions.open(runner)
         connection = Connection(
             websocket,
@@ -182,10 +212,37 @@ class Gateway:
         finally:
             self.connections.discard(connection)
 
-    def _client(self, websocket: WebSocket) -> str:
+    def _begin(self, client: str, settings: Settings, error: Error | None = None) -> Runner:
+        """A new session of a client, not yet among the open ones."""
+        name = secrets.token_urlsafe(9)
+        journal = self._make_journal(name)
+        session = self._make_session(
+            name,
+            settings,
+            self.offer(),
+            journal,
+            self.clock(),
+            token=secrets.token_urlsafe(24),
+            refusal=error,
+        )
+        runner = Runner(session, self.synthesizer, self.metrics, client=client, clock=self.clock)
+        runner.over.add_done_callback(lambda _: journal.close(runner.ended or "disconnected"))
+        return runner
+
+    def _allowed(self, connection: HTTPConnection) -> bool:
+        headers = connection.headers
+        return may_connect(headers.get("origin"), headers.get("host"), self._origins)
+
+    def _client(self, connection: HTTPConnection) -> str:
         header = self.settings.client_header
-        named = websocket.headers.get(header) if header else None
-        return named or (websocket.client.host if websocket.client else "")
+        named = connection.headers.get(header) if header else None
+        return named or (connection.client.host if connection.client else "")
+
+    def _refusal(self, client: str) -> Refusal | None:
+        refusal = self.refusal(client)
+        if refusal is not None:
+            self.metrics.session_refused(refusal.code)
+        return refusal
 
     def _refused(self, refusal: Refusal) -> Error:
         self.metrics.session_refused(refusal.code)
@@ -198,9 +255,18 @@ class Gateway:
         )
 
     async def _refuse(self, websocket: WebSocket, error: Error) -> None:
+        kind = ERRORS[error.code]
+        if "origin" not in websocket.headers:
+            seconds = math.ceil((error.retry_after_ms or 0) / 1000)
+            headers = {"retry-after": str(seconds), "cache-control": "no-store"}
+            answer = Response(error.encode(), kind.status, headers, "application/json")
+            await websocket.send_denial_response(answer)
+            return
+        # A page is not told why a handshake failed.
+        await websocket.accept()
         with contextlib.suppress(WebSocketDisconnect):
             await websocket.send_text(error.encode())
-            await websocket.close(ERRORS[error.code].close or 1013, error.code)
+            await websocket.close(kind.close or 1013, error.code)
 
     async def captions(self, request: Request) -> Response:
         """`GET /v1/sessions/{id}/captions.vtt`."""
@@ -228,7 +294,7 @@ class Gateway:
         return Response(self.metrics.render(), media_type=CONTENT_TYPE)
 
 
-def routes(gateway: Gateway) -> list[Route | WebSocketRoute]:
+def routes(gateway: Gateway) -> list[BaseRoute]:
     """Every path this server answers."""
     return [
         WebSocketRoute(protocol.PATH, gateway.stream),
@@ -236,6 +302,7 @@ def routes(gateway: Gateway) -> list[Route | WebSocketRoute]:
         Route("/health", gateway.health),
         Route("/health/ready", gateway.health_ready),
         Route("/metrics", gateway.metrics_page),
+        *gateway.apis.routes(),
         Route("/{path:path}", Pages().serve),
     ]
 
@@ -249,12 +316,15 @@ def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> S
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        starting = asyncio.create_task(gateway.start())
+        await gateway.apis.start()
+        tasks = [asyncio.create_task(gateway.start()), asyncio.create_task(gateway.watch())]
         try:
             yield
         finally:
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await gateway.apis.close()
             await gateway.sessions.clear()
             await gateway.synthesizer.close()
 

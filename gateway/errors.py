@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 
 class ErrorKind(NamedTuple):
-    """What an error code means. `close` is the WebSocket close code when it ends the session."""
+    """What an error code means. `close` is the WebSocket close code when it ends the session,
+    `status` that of HTTP when it refuses one.
+    """
 
     meaning: str
     hint: str
     close: int | None = None
+    status: int = 503
 
 
 ERRORS: dict[str, ErrorKind] = {
@@ -105,6 +108,7 @@ ERRORS: dict[str, ErrorKind] = {
         "This client has as many sessions as one may have.",
         "End one of them, or come back after `retry_after_ms`.",
         1013,
+        429,
     ),
     "origin_not_allowed": ErrorKind(
         "Pages of this origin may not connect.", "The operator can allow it: `allowed_origins`."

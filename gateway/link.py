@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 _CONNECT_SECONDS = 10.0
 _PING_SECONDS = 5.0
@@ -66,9 +66,11 @@ class Link:
         self._pings: deque[int] = deque()
 
     async def open(self) -> None:
-        """Raises `GatewayError` `unreachable`."""
+        """Raises `GatewayError`: why the server lets nobody in, or `unreachable`."""
         try:
             self._socket = await self._connect()
+        except InvalidStatus as refusal:
+            raise _refused(self.url, refusal) from refusal
         except (OSError, TimeoutError, InvalidHandshake) as failure:
             raise GatewayError("unreachable", f"{self.url}: {failure}") from failure
 
@@ -185,6 +187,15 @@ class Link:
         if answer.get("code") in _LATER:
             return None
         raise GatewayError(answer.get("code", "unexpected"), answer.get("message", ""))
+
+
+def _refused(url: str, refusal: InvalidStatus) -> GatewayError:
+    """What the body of a refused handshake says, if it is the gateway's."""
+    try:
+        error = orjson.loads(refusal.response.body)
+        return GatewayError(error["code"], error["message"], error.get("retry_after_ms"))
+    except (ValueError, KeyError, TypeError):
+        return GatewayError("unreachable", f"{url}: {refusal}")
 
 
 def _was_lost(closed: ConnectionClosed) -> bool:

@@ -21,6 +21,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.on_underrun: Callable[[], None] = lambda: None
         registry = self.registry
         self.sessions = Gauge("voxgate_sessions", "Open sessions.", registry=registry)
         self._sessions_total = Counter(
@@ -108,6 +109,16 @@ class Metrics:
         )
         gauge.set_function(unsent)
 
+    def watch_admission(self, **values: Callable[[], float]) -> None:
+        """Read `pressure`, `demand` and `capacity` of admission at every scrape."""
+        for name, what in (
+            ("pressure", "Demand over capacity: new sessions are refused at 1."),
+            ("demand", "Streams at once that the open sessions are expected to need."),
+            ("capacity", "Streams at once that the engine was measured to carry without a gap."),
+        ):
+            gauge = Gauge(f"voxgate_admission_{name}", what, registry=self.registry)
+            gauge.set_function(values[name])
+
     def encoded(self, seconds: float) -> None:
         self._encoding.inc(seconds)
 
@@ -149,6 +160,7 @@ class Metrics:
     def underrun(self, seconds: float) -> None:
         self._underruns.inc()
         self._dry.inc(seconds)
+        self.on_underrun()
 
     def piece_started(self, turn: int, piece: int, attempt: int, text: str) -> None:
         self._started.inc()

@@ -19,6 +19,8 @@ class Outlet:
         self._sequence = 0
         self.connected_at = now
         """Silence from before that is the network's, not an underrun."""
+        self.live = True
+        """Whether anybody listens as it comes."""
 
     def packet(self, turn: Turn, packet: Packet, now: float) -> bytes:
         """The binary message for a packet that goes out now."""
@@ -31,7 +33,7 @@ class Outlet:
                 waited = now - turn.pieces[0].cut_at
                 self._observer.first_packet(waited)
                 self._observer.first_audible(waited + turn.onset / SAMPLE_RATE)
-        elif dry_since is not None and dry_since > self.connected_at:
+        elif self.live and dry_since is not None and dry_since > self.connected_at:
             piece = turn.heard_piece
             if piece is not None and piece.cut_at <= dry_since:
                 self._observer.underrun(now - dry_since)

@@ -97,6 +97,13 @@ class Playhead:
         """Seconds sent and not yet heard."""
         return (self.sent - self.played(now)) / SAMPLE_RATE
 
+    def plays(self, now: float) -> bool:
+        """Whether something sent is not yet heard; changes nothing."""
+        if self._dry_since is not None:
+            return False
+        since = 0.0 if self._paused else max(0.0, now - self._at)
+        return self._played + since * SAMPLE_RATE < self.sent
+
     def send(self, samples: int, now: float) -> float | None:
         """Take in audio just sent; returns since when the player was dry, if it was."""
         self.played(now)

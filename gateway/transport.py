@@ -49,6 +49,12 @@ class StreamProtocol(WebSocketsSansIOProtocol):
             extensions = cast(dict[str, Any], self.scope["extensions"])
             extensions[EXTENSION] = self.fail
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            # Or uvicorn would log every refusal as a handshake that was never answered.
+            self.handshake_complete = True
+
     def send_receive_event_to_app(self) -> None:
         # RFC 6455 wants the connection failed; uvicorn would log a traceback for each.
         if self.curr_msg_data_type == "text":

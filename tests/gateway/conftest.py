@@ -62,7 +62,8 @@ async def run_gateway(
     engine: FakeSynthesizer | None = None, *, ready: bool = True, **options: Any
 ) -> AsyncIterator[Running]:
     engine = engine or FakeSynthesizer()
-    chosen = Settings(port=0, **options)
+    # A scripted engine says nothing of what a machine can carry.
+    chosen = Settings(**{"port": 0, "capacity_share": 0.0, **options})
     app = create_app(chosen, lambda: engine)
     listener = listen(chosen)
     server = make_server(app, chosen)

@@ -14,6 +14,7 @@ def test_every_metric_is_listed_with_its_kind_and_meaning() -> None:
     metrics = Metrics()
     metrics.watch(lambda: EngineStats(state="ready"))
     metrics.watch_sockets(lambda: 0)
+    metrics.watch_admission(pressure=lambda: 0, demand=lambda: 0, capacity=lambda: 0)
     actual = {
         f"`{family.name}`": (family.type, family.documentation)
         for family in metrics.registry.collect()
