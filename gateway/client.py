@@ -29,7 +29,16 @@ from gateway.protocol import (
     TurnDone,
 )
 
-__all__ = ["Audio", "Event", "GatewayError", "VoiceClient", "read_message", "stream_url"]
+__all__ = [
+    "FLUSH",
+    "Audio",
+    "Event",
+    "Flush",
+    "GatewayError",
+    "VoiceClient",
+    "read_message",
+    "stream_url",
+]
 
 _MAX_SLICE = 2_000
 
@@ -50,8 +59,13 @@ class Audio:
     at: float
 
 
+class Flush:
+    """In a stream of text: speak what came so far without waiting for more. See `FLUSH`."""
+
+
+FLUSH = Flush()
 Event = Audio | ServerMessage
-Text = str | AsyncIterable[str]
+Text = str | AsyncIterable[str] | AsyncIterable[str | Flush]
 Format = Literal["opus", "pcm_s16le", "mulaw", "alaw", "ogg_opus", "webm_opus"]
 
 
@@ -239,10 +253,13 @@ class VoiceClient:
             raise
         await self.send("turn.end")
 
-    async def _write_parts(self, parts: AsyncIterable[str], budget: int) -> None:
+    async def _write_parts(self, parts: AsyncIterable[str | Flush], budget: int) -> None:
         unsynced = 0
         async for part in parts:
             await self._writable.wait()
+            if isinstance(part, Flush):
+                await self.send("text.flush")
+                continue
             await self.send("text.append", text=part)
             unsynced += len(part)
             if unsynced >= budget:
@@ -253,12 +270,15 @@ class VoiceClient:
                 unsynced = 0
 
 
-async def _parts(text: Text, size: int) -> AsyncGenerator[str, None]:
+async def _parts(text: Text, size: int) -> AsyncGenerator[str | Flush, None]:
     if isinstance(text, str):
         for at in range(0, len(text), size):
             yield text[at : at + size]
         return
     async for part in text:
+        if isinstance(part, Flush):
+            yield part
+            continue
         for at in range(0, len(part), size):
             yield part[at : at + size]
 

@@ -124,16 +124,19 @@ class Door:
         begin: Callable[[str, Settings], Runner],
         refuse: Callable[[str], Refusal | None],
         client: Callable[[HTTPConnection], str],
+        allowed: Callable[[HTTPConnection], bool],
         synthesizer: Synthesizer,
         sessions: Sessions,
         links: set[Watched],
         settings: Settings,
     ) -> None:
         """`begin`: a session of a client under these settings; `refuse`: why none is let in now;
-        `client`: whose a connection is. A server that stops waits for `links`.
+        `client`: whose a connection is; `allowed`: whether its page may connect. A server that
+        stops waits for `links`.
         """
         self.settings = settings
         self.who = client
+        self.allowed = allowed
         self._begin = begin
         self._refuse = refuse
         self._synthesizer = synthesizer

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute, Route
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from gateway.door import Door
+from gateway.http import elevenlabs
 from gateway.http.batch import PATH, Batch
+from gateway.http.elevenlabs_sockets import ElevenLabsSockets
 from gateway.http.jobs import Jobs
 from gateway.http.native import Native
 from gateway.http.openai import OpenAi
+
+_TTS = "/v1/text-to-speech/{voice_id}"
 
 
 class Apis:
@@ -17,6 +23,8 @@ class Apis:
     def __init__(self, door: Door) -> None:
         self.jobs = Jobs(door)
         self._openai = OpenAi(door)
+        self._elevenlabs = elevenlabs.ElevenLabs(door)
+        self._sockets = ElevenLabsSockets(door)
         self._native = Native(door)
         self._batch = Batch(door, self.jobs)
 
@@ -28,12 +36,23 @@ class Apis:
         await self.jobs.close()
 
     def routes(self) -> list[BaseRoute]:
-        openai, batch = self._openai, self._batch
+        openai, batch, eleven = self._openai, self._batch, self._elevenlabs
         return [
             Route("/v1/audio/speech", openai.speech, methods=["POST"]),
             Route("/v1/audio/voices", openai.voices),
-            Route("/v1/models", openai.models),
+            Route("/v1/models", self._models),
             Route("/v1/models/{model}", openai.model),
+            Route(_TTS, eleven.convert, methods=["POST"]),
+            Route(f"{_TTS}/stream", eleven.convert, methods=["POST"]),
+            Route(f"{_TTS}/with-timestamps", eleven.with_timestamps, methods=["POST"]),
+            Route(
+                f"{_TTS}/stream/with-timestamps", eleven.stream_with_timestamps, methods=["POST"]
+            ),
+            WebSocketRoute(f"{_TTS}/stream-input", self._sockets.stream_input),
+            WebSocketRoute(f"{_TTS}/multi-stream-input", self._sockets.multi_stream_input),
+            Route("/v1/voices", eleven.voices),
+            Route("/v1/voices/{voice_id}", eleven.voice),
+            Route("/v2/voices", eleven.search),
             Route("/tts", self._native.tts, methods=["POST"]),
             Route(PATH, batch.create, methods=["POST"]),
             Route(PATH + "/{job}", batch.status),
@@ -41,3 +60,8 @@ class Apis:
             Route(PATH + "/{job}/events", batch.events),
             Route(PATH + "/{job}/tasks/{number:int}/audio", batch.audio),
         ]
+
+    async def _models(self, request: Request) -> Response:
+        """`GET /v1/models`, which two APIs have."""
+        ours = self._elevenlabs if elevenlabs.asks(request) else self._openai
+        return await ours.models(request)

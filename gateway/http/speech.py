@@ -13,7 +13,7 @@ from gateway.door import Door
 from gateway.errors import ERRORS
 from gateway.http.sound import Sound
 from gateway.link import GatewayError
-from gateway.protocol import Caption, Error, TurnCancelled, TurnDone
+from gateway.protocol import Caption, Error, FlushDone, TurnCancelled, TurnDone
 
 BAD_REQUEST, NOT_FOUND, TOO_MANY, UNAVAILABLE, SERVER_FAULT = 400, 404, 429, 503, 500
 _STATUS = {
@@ -55,7 +55,7 @@ class Wish:
     pace: Literal["listener", "reader", "idle"] = "reader"
 
 
-Part = bytes | Caption | TurnDone
+Part = bytes | Caption | FlushDone | TurnDone
 
 
 async def speak(
@@ -104,7 +104,7 @@ async def speak(
                         yield data
                     yield event
                     return
-                elif isinstance(event, Caption):
+                elif isinstance(event, Caption | FlushDone):
                     yield event
             raise GatewayError("empty_text", ERRORS["empty_text"].meaning)
     finally:

@@ -1,0 +1,429 @@
+"""ElevenLabs' WebSockets: `.../stream-input` and `.../multi-stream-input`.
+
+Every context is a session of its own behind the door, its text one turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from engine.api import SAMPLE_RATE
+from gateway.client import Flush
+from gateway.door import Door
+from gateway.http.alignment import Characters
+from gateway.http.elevenlabs import Timed, VoiceSettings, detail_of, sound_of, wish_of
+from gateway.http.schedule import Schedule
+from gateway.http.speech import Part, Wish, speak
+from gateway.link import GatewayError
+from gateway.protocol import FlushDone
+from gateway.transport import EXTENSION
+
+MOST_CONTEXTS = 5
+_INACTIVITY, _LONGEST_INACTIVITY = 20, 180
+_POLICY = 1008
+_REASON_BYTES = 123
+_MOST_FLUSHES = 32
+"""Not yet answered; a session takes 64."""
+_ERRORS = {"unknown_voice": "voice_id_does_not_exist", "capacity": "system_busy"}
+Emit = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class GenerationConfig(BaseModel):
+    """`chunk_length_schedule`: characters to wait for before each generation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    chunk_length_schedule: list[float] | None = Field(default=None, min_length=1, max_length=100)
+
+
+class Message(BaseModel):
+    """Any message of a client of either socket."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+    text: str | None = None
+    voice_settings: VoiceSettings | None = None
+    generation_config: GenerationConfig | None = None
+    generator_config: GenerationConfig | None = None
+    pronunciation_dictionary_locators: list[dict[str, Any]] | None = None
+    try_trigger_generation: bool | None = None
+    flush: bool | None = None
+    context_id: str | None = Field(default=None, max_length=128)
+    contextId: str | None = Field(default=None, max_length=128)
+    close_context: bool | None = None
+    close_socket: bool | None = None
+
+    @property
+    def context(self) -> str | None:
+        return self.context_id if self.context_id is not None else self.contextId
+
+
+class Context:
+    """One stream of text being spoken. `emit` sends a message about it."""
+
+    def __init__(
+        self,
+        speech: Callable[[AsyncGenerator[str | Flush, None]], AsyncGenerator[Part, None]],
+        schedule: Schedule,
+        emit: Emit,
+    ) -> None:
+        """`speech` speaks a stream of text."""
+        self._schedule = schedule
+        self._emit = emit
+        self._text: asyncio.Queue[str | Flush | None] = asyncio.Queue()
+        self._flushes = 0
+        self._unflushed = False
+        self._begun = False
+        self._parts = speech(self._texts())
+        self.task = asyncio.create_task(self._run())
+
+    def write(self, text: str, *, flush: bool = False, trigger: bool = False) -> None:
+        """More text. White space before the first word does nothing."""
+        if not self._begun and not text.strip():
+            text = ""
+        self._begun = self._begun or bool(text)
+        if text:
+            self._unflushed = True
+        for item in self._schedule.feed(text, flush=flush, trigger=trigger):
+            self._text.put_nowait(item)
+            if isinstance(item, Flush):
+                self._unflushed = False
+
+    def end(self) -> None:
+        """No more text; the rest is spoken."""
+        for item in self._schedule.feed("", flush=True):
+            self._text.put_nowait(item)
+        self._text.put_nowait(None)
+
+    def close(self) -> None:
+        """Speak on if all was flushed, else stop at once."""
+        if self._begun and not self._unflushed:
+            self.end()
+        else:
+            self.task.cancel()
+
+    async def _texts(self) -> AsyncGenerator[str | Flush, None]:
+        while (item := await self._text.get()) is not None:
+            if isinstance(item, Flush):
+                if not self._begun or self._flushes >= _MOST_FLUSHES:
+                    continue
+                self._flushes += 1
+            yield item
+
+    async def _run(self) -> None:
+        timed, known = Timed(), list[tuple[Characters, Characters]]()
+        async with contextlib.aclosing(self._parts) as parts:
+            try:
+                async for part in parts:
+                    times = timed.hear(part)
+                    if times is not None:
+                        known.append(times)
+                    if isinstance(part, bytes):
+                        await self._emit(_audio(part, known))
+                        known.clear()
+                    elif isinstance(part, FlushDone):
+                        self._flushes -= 1
+            except GatewayError as failure:
+                # A context that was never given a word just ends.
+                if self._begun or failure.code != "empty_text":
+                    raise
+        if known:
+            await self._emit(_audio(b"", known))
+
+
+class ElevenLabsSockets:
+    """The routes."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def stream_input(self, websocket: WebSocket) -> None:
+        """`WS /v1/text-to-speech/{voice_id}/stream-input`."""
+        await self._serve(websocket, _Single)
+
+    async def multi_stream_input(self, websocket: WebSocket) -> None:
+        """`WS /v1/text-to-speech/{voice_id}/multi-stream-input`."""
+        await self._serve(websocket, _Multi)
+
+    async def _serve(self, websocket: WebSocket, kind: type[_Socket]) -> None:
+        if not self._door.allowed(websocket):
+            await websocket.close()
+            return
+        await websocket.accept()
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            try:
+                socket = kind(self._door, websocket)
+                await socket.run()
+            except GatewayError as failure:
+                await websocket.send_text(orjson.dumps(_error(failure)).decode())
+                # Libraries that were about to send see the reason alone.
+                reason = failure.message.encode()[:_REASON_BYTES].decode(errors="ignore")
+                await websocket.close(_POLICY, reason)
+                return
+            await websocket.close(1000)
+
+
+class _Socket:
+    """What both sockets have in common."""
+
+    def __init__(self, door: Door, websocket: WebSocket) -> None:
+        """Raises `GatewayError` for what the address asks and cannot be had."""
+        query = websocket.query_params
+        self._door = door
+        self._websocket = websocket
+        self._query = query
+        self._voice = str(websocket.path_params["voice_id"])
+        self._sound = sound_of(query)
+        self._inactivity = _number(query, "inactivity_timeout", _INACTIVITY, _LONGEST_INACTIVITY)
+        self._seed = _number(query, "seed", None, 2**32 - 1)
+        self._auto = _flag(query, "auto_mode")
+        self._sending = asyncio.Lock()
+        self._wish(None)
+
+    def _wish(self, settings: VoiceSettings | None, dictionaries: object = None) -> Wish:
+        query = self._query
+        if self._voice not in ("default", *(voice.id for voice in self._door.voices)):
+            message = f"A voice with voice_id {self._voice} does not exist."
+            raise GatewayError("unknown_voice", message, field="voice_id")
+        return wish_of(
+            self._voice,
+            query.get("model_id"),
+            query.get("language_code"),
+            settings,
+            self._seed,
+            dictionaries=dictionaries,
+            normalization=query.get("apply_text_normalization"),
+        )
+
+    def _open(self, first: Message, emit: Emit) -> Context:
+        config = first.generation_config or first.generator_config
+        lengths = config.chunk_length_schedule if config is not None else None
+        schedule = Schedule(None if self._auto else lengths, auto=self._auto)
+        wish = self._wish(first.voice_settings, first.pronunciation_dictionary_locators)
+        who = self._door.who(self._websocket)
+
+        def speech(text: AsyncGenerator[str | Flush, None]) -> AsyncGenerator[Part, None]:
+            return speak(self._door, who, text, wish, self._sound, captions=True)
+
+        return Context(speech, schedule, emit)
+
+    async def _receive(self) -> Message:
+        """Raises `GatewayError` for what is no message, `WebSocketDisconnect` at the end."""
+        received = await self._websocket.receive()
+        if received["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(received["code"])
+        raw = received.get("text")
+        try:
+            return Message.model_validate_json(raw if raw is not None else received["bytes"])
+        except ValidationError as invalid:
+            first = invalid.errors(include_url=False, include_input=False)[0]
+            field = ".".join(str(part) for part in first["loc"]) or None
+            raise GatewayError("bad_field", f"{field}: {first['msg']}.", field=field) from None
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(self._door.settings.stall_limit_seconds), self._sending:
+                await self._websocket.send_text(orjson.dumps(message).decode())
+        except TimeoutError:
+            self._websocket.scope["extensions"][EXTENSION](_POLICY, "slow_reader")
+            raise WebSocketDisconnect(_POLICY) from None
+
+    async def run(self) -> None:
+        raise NotImplementedError
+
+
+class _Single(_Socket):
+    async def run(self) -> None:
+        context: Context | None = None
+        reading = asyncio.create_task(self._receive_soon())
+        ended = False
+        try:
+            while True:
+                waiting: set[asyncio.Task[Any]] = {reading}
+                if context is not None:
+                    waiting.add(context.task)
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if context is not None and context.task.done():
+                    context.task.result()
+                    break
+                message = reading.result()
+                reading = asyncio.create_task(
+                    self._receive() if message.text == "" else self._receive_soon()
+                )
+                if ended:
+                    continue
+                if context is None:
+                    context = self._open(message, self._send)
+                ended = message.text == ""
+                if ended:
+                    context.end()
+                else:
+                    context.write(
+                        message.text or "",
+                        flush=bool(message.flush),
+                        trigger=bool(message.try_trigger_generation),
+                    )
+        finally:
+            reading.cancel()
+            tasks = [reading]
+            if context is not None:
+                context.task.cancel()
+                tasks.append(cast("asyncio.Task[Message]", context.task))
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await self._send(_FINAL)
+
+    async def _receive_soon(self) -> Message:
+        try:
+            async with asyncio.timeout(self._inactivity):
+                return await self._receive()
+        except TimeoutError:
+            raise _too_late(self._inactivity) from None
+
+
+class _Multi(_Socket):
+    def __init__(self, door: Door, websocket: WebSocket) -> None:
+        super().__init__(door, websocket)
+        self._contexts: dict[str | None, Context] = {}
+        self._heard: dict[str | None, asyncio.TimerHandle] = {}
+
+    async def run(self) -> None:
+        try:
+            while not (message := await self._receive()).close_socket:
+                try:
+                    await self._take(message)
+                except GatewayError as failure:
+                    await self._send(_about(message.context, _error(failure)))
+            for context in self._contexts.values():
+                context.end()
+            while self._contexts:
+                await asyncio.wait({context.task for context in self._contexts.values()})
+                await asyncio.sleep(0)
+        finally:
+            tasks = [context.task for context in self._contexts.values()]
+            for task in tasks:
+                task.cancel()
+            for timer in self._heard.values():
+                timer.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _take(self, message: Message) -> None:
+        name = message.context
+        context = self._contexts.get(name)
+        if message.close_context:
+            if context is not None:
+                context.close()
+            return
+        if context is None:
+            if message.text is None or (message.flush and not message.text.strip()):
+                shown = "the default context" if name is None else f"context {name}"
+                raise GatewayError("context_not_found", f"There is no {shown}; send text first.")
+            if len(self._contexts) >= MOST_CONTEXTS:
+                raise GatewayError(
+                    "too_many_contexts", f"A connection has at most {MOST_CONTEXTS} contexts."
+                )
+            context = self._open(message, lambda values: self._send(_about(name, values)))
+            self._contexts[name] = context
+            opened = context
+            context.task.add_done_callback(lambda task: self._over(name, opened, task))
+        self._stay(name, context)
+        context.write(
+            message.text or "",
+            flush=bool(message.flush),
+            trigger=bool(message.try_trigger_generation),
+        )
+
+    def _stay(self, name: str | None, context: Context) -> None:
+        """The context was heard of; without that it is closed after a while."""
+        timer = self._heard.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._heard[name] = loop.call_later(self._inactivity, context.close)
+
+    def _over(self, name: str | None, context: Context, task: asyncio.Task[None]) -> None:
+        if self._contexts.get(name) is context:
+            del self._contexts[name]
+            self._heard.pop(name).cancel()
+        fault = None if task.cancelled() else task.exception()
+        if isinstance(fault, GatewayError):
+            self._last = asyncio.create_task(self._say(_about(name, _error(fault))))
+        else:
+            self._last = asyncio.create_task(self._say(_about(name, _FINAL)))
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._send(message)
+
+
+_FINAL: dict[str, Any] = {
+    "audio": None,
+    "isFinal": True,
+    "normalizedAlignment": None,
+    "alignment": None,
+}
+
+
+def _about(context: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    return {**values, "contextId": context}
+
+
+def _audio(data: bytes, known: list[tuple[Characters, Characters]]) -> dict[str, Any]:
+    return {
+        "audio": base64.b64encode(data).decode(),
+        "isFinal": None,
+        "normalizedAlignment": _times([said for _, said in known]),
+        "alignment": _times([text for text, _ in known]),
+    }
+
+
+def _times(pieces: list[Characters]) -> dict[str, Any] | None:
+    """Milliseconds from the beginning of the first piece."""
+    pieces = [piece for piece in pieces if piece.characters]
+    if not pieces:
+        return None
+    zero = pieces[0].starts[0]
+
+    def ms(sample: int) -> int:
+        return (sample - zero) * 1000 // SAMPLE_RATE
+
+    times = [time for piece in pieces for time in zip(piece.starts, piece.ends, strict=True)]
+    return {
+        "chars": [each for piece in pieces for each in piece.characters],
+        "charStartTimesMs": [ms(start) for start, _ in times],
+        "charDurationsMs": [ms(end) - ms(start) for start, end in times],
+    }
+
+
+def _error(failure: GatewayError) -> dict[str, Any]:
+    code = _ERRORS.get(failure.code) or str(detail_of(failure)["code"])
+    return {"message": failure.message, "error": code, "code": _POLICY}
+
+
+def _too_late(seconds: float) -> GatewayError:
+    return GatewayError(
+        "input_timeout_exceeded",
+        f"Have not received a new text input within the timeout of {seconds:.1f} seconds. "
+        "Streaming input terminated. Send an empty text at the end, and a space to keep the "
+        "connection open.",
+    )
+
+
+def _number(query: Mapping[str, str], name: str, default: Any, most: int) -> Any:
+    value = query.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) < 11 and int(value) <= most):
+        raise GatewayError("bad_field", f"{name} is a number from 0 to {most}.", field=name)
+    return int(value)
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name, "").lower() in ("true", "1")
