@@ -1,7 +1,8 @@
 """One loudness for all pieces of a session, whoever speaks them.
 
-The first piece sets the measure. Every later one starts with the gain its speaker needed before,
-and moves slowly towards what it needs itself; within speech alone, so that nothing pumps.
+The first piece sets the measure. Every later one starts at the gain its speaker needs as far as is
+known by then, from pieces before or from its own beginning, and moves slowly towards what it needs
+itself; within speech alone, so that nothing pumps.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ _MEMORY_BLOCKS = 500
 _MOST_DB = 9.0
 _STEP_DB = 0.06
 """Change of gain from one block of speech to the next: 3 dB a second, too slow to be noticed."""
+HEAR_SAMPLES = SAMPLE_RATE * 2 // 5
+"""How much of a new speaker's first piece sets its level."""
+_HEARD_BLOCKS = 3
+"""Speech below which that says nothing."""
+_SOFT = 0.02
 _KNEE = 0.8
 """Samples above are bent, not cut."""
 
@@ -63,13 +69,39 @@ class Leveller:
         self._square_sum = 0.0
         self._filled = 0
 
-    def begin(self, speaker: Hashable) -> None:
-        """A new piece; `speaker` is whatever tells apart who may differ in loudness."""
+    def wants(self, speaker: Hashable) -> bool:
+        """Whether `begin` should get the first `HEAR_SAMPLES` of this speaker's piece: it was never
+        heard, and somebody else was."""
+        return self._reference is not None and speaker not in self._speakers
+
+    def begin(self, speaker: Hashable, ahead: Pcm | None = None) -> None:
+        """A new piece; `speaker` is whatever tells apart who may differ in loudness. `ahead`: how
+        the piece begins, see `wants`.
+        """
+        new = speaker not in self._speakers
         self._speaker = self._speakers.setdefault(speaker, _Speaker())
         if self._reference is None:
             self._reference = self._speaker
+        elif new and ahead is not None:
+            self._hear(ahead)
+        elif self._speaker.settled:
+            # Pieces begin after a pause, where no step can be heard.
+            self._speaker.gain_db += self._missing_db()
         self._step_db = 0.0
         self._square_sum, self._filled = 0.0, 0
+
+    def _hear(self, ahead: Pcm) -> None:
+        """Set the gain of a new speaker by how it begins."""
+        reference = self._reference
+        blocks = ahead[: ahead.size - ahead.size % _BLOCK].reshape(-1, _BLOCK)
+        powers = np.mean(np.square(blocks, dtype=np.float64), axis=1)
+        # The first sounds may be soft: what is far below the loudest is no measure.
+        loudest = float(powers.max(initial=0.0))
+        speech = powers[powers > max(10.0 ** (_GATE_DB / 10.0), loudest * _SOFT)]
+        if reference is None or not reference.blocks or speech.size < _HEARD_BLOCKS:
+            return
+        missing = reference.loudness - 10.0 * float(np.log10(speech.mean()))
+        self._speaker.gain_db = float(np.clip(missing, -_MOST_DB, _MOST_DB))
 
     def feed(self, pcm: Pcm) -> Pcm:
         """`pcm` at the session's loudness; the same length."""

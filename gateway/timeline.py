@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.api import Pcm
 from gateway.encoding import Encoder
-from gateway.loudness import Leveller
+from gateway.loudness import HEAR_SAMPLES, Leveller
 from gateway.seams import FADE, fade_out, ring_out
 from gateway.trimming import Trimmer
 
@@ -56,9 +56,13 @@ class Timeline:
         """Samples of silence laid down since the current piece was last heard."""
         return self._trimmer.trailing
 
-    def begin(self, speaker: Hashable) -> None:
+    def wants(self, speaker: Hashable) -> int:
+        """Samples of a piece that `begin` should get, if they come."""
+        return HEAR_SAMPLES if self._leveller.wants(speaker) else 0
+
+    def begin(self, speaker: Hashable, ahead: Pcm | None = None) -> None:
         """A piece starts; `speaker` is whatever tells apart who may differ in loudness."""
-        self._leveller.begin(speaker)
+        self._leveller.begin(speaker, ahead)
 
     def feed(self, pcm: Pcm) -> list[Packet]:
         """Lay down audio of the current piece."""

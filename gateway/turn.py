@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
 from gateway.characters import CJK
@@ -296,12 +298,11 @@ class Turn:
 
     def _lay(self, piece: Piece) -> bool:
         if piece.chunks:
+            if not piece.laid and not self._begin(piece):
+                return False
             chunk = piece.chunks.popleft()
             piece.buffered -= chunk.size
             self.buffered -= chunk.size
-            if not piece.laid:
-                piece.laid = True
-                self._timeline.begin((piece.voicing.voice, CJK.search(piece.spoken) is not None))
             before = self._timeline.samples
             packets = self._timeline.feed(chunk)
             if piece.start_sample is None and self._timeline.audible:
@@ -322,6 +323,17 @@ class Turn:
         self._caption(piece)
         if piece.error is not None:
             self._ready.append(self._failure(piece, piece.error))
+        return True
+
+    def _begin(self, piece: Piece) -> bool:
+        """Lay down a piece from its start on; False while too little of it is there."""
+        speaker = (piece.voicing.voice, CJK.search(piece.spoken) is not None)
+        wanted = self._timeline.wants(speaker)
+        if piece.buffered < wanted and piece.state is State.RUNNING:
+            return False
+        ahead = np.concatenate(piece.chunks)[:wanted] if wanted else None
+        self._timeline.begin(speaker, ahead)
+        piece.laid = True
         return True
 
     def _caption(self, piece: Piece) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.api import SAMPLE_RATE, Pcm
-from gateway.loudness import Leveller
+from gateway.loudness import HEAR_SAMPLES, Leveller
 
 HERE = Path(__file__).parent / "pieces"
 
@@ -106,6 +106,54 @@ def test_chunks_do_not_matter(sizes: list[int]) -> None:
     chunks = np.split(audio, edges[edges < audio.size])
     together = np.concatenate([parts.feed(chunk) for chunk in chunks])
     assert np.allclose(together, whole.feed(audio), atol=1e-6)
+
+
+def test_a_known_speaker_is_at_the_level_from_the_first_sample() -> None:
+    leveller = Leveller()
+    spoken(leveller, "ann", at(-22.0, 3))
+    spoken(leveller, "bao", at(-16.0, 1))
+    audio = at(-16.0, 0.2)
+    leveller.begin("bao")
+    out = leveller.feed(audio)
+    assert loudness(out) == pytest.approx(-22.0, abs=0.3)
+
+
+def test_how_a_new_speaker_begins_sets_the_level_at_once() -> None:
+    leveller = Leveller()
+    assert not leveller.wants("ann")
+    spoken(leveller, "ann", at(-22.0, 3))
+    assert not leveller.wants("ann")
+    assert leveller.wants("bao")
+    audio = at(-16.0, 2)
+    leveller.begin("bao", audio[:HEAR_SAMPLES])
+    assert loudness(leveller.feed(audio)[:2400]) == pytest.approx(-22.0, abs=0.3)
+    assert not leveller.wants("bao")
+
+
+def test_a_beginning_without_speech_sets_nothing() -> None:
+    leveller = Leveller()
+    spoken(leveller, "ann", at(-22.0, 3))
+    leveller.begin("bao", np.zeros(HEAR_SAMPLES, np.float32))
+    audio = at(-16.0, 0.2)
+    assert np.array_equal(leveller.feed(audio)[:480], audio[:480])
+
+
+def test_the_second_of_the_embedded_voices_starts_at_the_level_of_the_first() -> None:
+    index = json.loads((HERE / "embedded_voice.json").read_text())
+    audio, _ = soundfile.read(HERE / "embedded_voice.flac", dtype="float32")
+    pieces = np.split(audio, np.cumsum([piece["samples"] for piece in index])[:-1])
+    english = [piece for piece, at_ in zip(pieces, index, strict=True) if at_["text"].isascii()]
+    mandarin = [piece for piece in pieces if not any(piece is each for each in english)]
+    errors = []
+    for first in english[:4]:
+        for second in mandarin:
+            leveller = Leveller()
+            spoken(leveller, "en", first)
+            leveller.begin("zh", second[:HEAR_SAMPLES])
+            errors.append(loudness(leveller.feed(second)[:SAMPLE_RATE]) - loudness(first))
+    # They are 5 to 6 dB apart.
+    assert np.mean(np.abs(errors)) < 1.0
+    assert np.abs(errors).max() < 3.0
 
 
 def test_the_embedded_voices_are_level_in_a_mixed_session() -> None:

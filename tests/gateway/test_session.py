@@ -134,6 +134,37 @@ class TestStart:
         assert h.messages("turn.done")[0]["pieces"] == 1
 
 
+def test_a_new_speaker_waits_until_its_loudness_can_be_told() -> None:
+    h = Harness()
+    h.send("text.append", text="This is said by one voice.")
+    h.send("session.update", voice="bao", scope="piece")
+    h.send("text.append", text="And this is by another.")
+    h.send("turn.end")
+    h.audio(0, 24_000, 0.4, final=True)
+    h.take()
+    h.out.clear()
+    h.audio(1, 4_800, 0.1)
+    h.take()
+    assert not h.packets()
+    h.audio(1, 4_800, 0.1)
+    h.take()
+    [first, *_] = [packet for packet in h.packets() if np.abs(packet.pcm).max() > 0.05]
+    assert np.abs(first.pcm).max() == pytest.approx(0.1 * 10 ** (9.0 / 20.0), rel=0.05)
+
+
+def test_a_new_speaker_who_says_little_is_not_waited_for() -> None:
+    h = Harness()
+    h.send("text.append", text="This is said by one voice.")
+    h.send("session.update", voice="bao", scope="piece")
+    h.send("text.append", text="Yes.")
+    h.send("turn.end")
+    h.audio(0, 24_000, 0.4, final=True)
+    h.take()
+    h.audio(1, 4_800, 0.1, final=True)
+    h.take()
+    assert h.messages("turn.done")
+
+
 class TestTurns:
     def test_a_turn_from_text_to_done(self) -> None:
         h = Harness()
