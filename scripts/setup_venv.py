@@ -64,6 +64,18 @@ def missing_system_packages() -> tuple[list[str], list[str]]:
     return essential, useful
 
 
+CODECS = {
+    "libmp3lame0": ("libmp3lame.so.0",),
+    "libvo-aacenc0": ("libvo-aacenc.so.0",),
+    "flac": ("libFLAC.so.14", "libFLAC.so.12", "libFLAC.so.8"),
+}
+"""Debian packages and the libraries they bring: MP3, AAC and FLAC for clients of other APIs."""
+
+
+def missing_codecs() -> list[str]:
+    return [package for package, files in CODECS.items() if not any(map(loads, files))]
+
+
 def root_prefix() -> list[str] | None:
     """How to run a command as root here without asking anyone, or None."""
     if os.geteuid() == 0:
@@ -78,14 +90,17 @@ def root_prefix() -> list[str] | None:
 def install_system_packages() -> None:
     """Install what is missing where that needs no question; else say the one line to type."""
     essential, useful = missing_system_packages()
-    wanted = essential + useful
-    if not wanted:
+    wanted, codecs = essential + useful, missing_codecs()
+    if not wanted and not codecs:
         return
     prefix = root_prefix() if shutil.which("apt-get") else None
     if prefix is not None:
-        say(f"Installing system packages: {' '.join(wanted)}")
+        say(f"Installing system packages: {' '.join(wanted + codecs)}")
         apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
+        install = ["install", "-y", "--no-install-recommends"]
+        # Codecs one by one: not every release has each of them.
+        each_alone = [[*install, codec] for codec in codecs]
+        for arguments in (["update"], *([[*install, *wanted]] if wanted else []), *each_alone):
             done = subprocess.run(
                 [*apt, *arguments],
                 capture_output=True,
@@ -94,6 +109,7 @@ def install_system_packages() -> None:
                 check=False,
             )
         essential, useful = missing_system_packages()
+        codecs = missing_codecs()
         if essential:
             say(done.stderr)
     if essential:
@@ -106,6 +122,8 @@ def install_system_packages() -> None:
             f"Without {' and '.join(useful)} the model runs uncompiled, about a third slower. "
             f"To change that:  sudo apt-get install {' '.join(useful)}"
         )
+    if codecs:
+        say(f"Some audio formats will be refused without:  sudo apt-get install {' '.join(codecs)}")
 
 
 # -- packages -------------------------------------------------------------------------------------

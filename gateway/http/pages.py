@@ -71,6 +71,8 @@ class Pages:
 
     def __init__(self) -> None:
         self._pages = load_pages()
+        self.paths = frozenset(self._pages)
+        """What anybody may read."""
 
     async def serve(self, request: Request) -> Response:
         page = self._pages.get(request.url.path)

@@ -18,6 +18,10 @@ from gateway.protocol import Caption, Error, FlushDone, TurnCancelled, TurnDone
 BAD_REQUEST, NOT_FOUND, TOO_MANY, UNAVAILABLE, SERVER_FAULT = 400, 404, 429, 503, 500
 _STATUS = {
     "too_many_sessions": TOO_MANY,
+    "too_many_requests": TOO_MANY,
+    "quota_exceeded": TOO_MANY,
+    "unauthorized": 401,
+    "forbidden": 403,
     "capacity": UNAVAILABLE,
     "starting": UNAVAILABLE,
     "draining": UNAVAILABLE,

@@ -69,7 +69,7 @@ class TestHttp:
             assert [part async for part in parts]
 
     async def test_leaving_the_stream_frees_the_engine(self, run: Run) -> None:
-        engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.001))
+        engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
         async with run(engine) as running:
             parts = client(running).text_to_speech.stream("ann", text=TEXT)
             await anext(parts)
@@ -291,7 +291,7 @@ class TestStreamInput:
         assert audio_of(messages)
 
     async def test_a_connection_that_is_dropped_frees_the_engine(self, run: Run) -> None:
-        engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.001))
+        engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
         async with run(engine) as running:
             async with socket(running) as connection:
                 await send(connection, text="Hello you. ", flush=True)
@@ -409,7 +409,7 @@ class TestMultiStreamInput:
     async def test_closing_a_context_stops_it_and_no_other(self, run: Run) -> None:
         def script(request: SpeechRequest, _: int) -> Script:
             endless = "endless" in request.text
-            return Script(samples=2_400_000, delay=0.001) if endless else Script()
+            return Script(samples=2_400_000, delay=0.05) if endless else Script()
 
         engine = FakeSynthesizer(script)
         async with run(engine) as running, socket(running, "multi-stream-input") as connection:

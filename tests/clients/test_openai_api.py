@@ -108,7 +108,7 @@ async def test_to_a_file_and_by_the_sync_client(run: Run, tmp_path: Path) -> Non
 
 
 async def test_leaving_the_stream_frees_the_engine(run: Run) -> None:
-    engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.001))
+    engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
     async with run(engine) as running:
         async with client(running).audio.speech.with_streaming_response.create(
             model="tts-1", voice="ann", input=TEXT

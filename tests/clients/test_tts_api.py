@@ -100,7 +100,7 @@ class TestTts:
         assert "audio/ogg" in strange.json()["available"]
 
     async def test_a_client_that_leaves_frees_the_engine(self, run: Run) -> None:
-        engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.001))
+        engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
         async with run(engine) as running, http(running) as client:
             async with client.stream("POST", "/tts", json={"text": TEXT}) as answer:
                 await anext(answer.aiter_bytes())
