@@ -13,10 +13,13 @@ from gateway.commands.console import CommandError, stderr
 COMMANDS = {
     "serve": "start the gateway and its speech engine",
     "say": "speak a text through a gateway, to the speakers or into a file",
+    "chat": "talk to a chat model and hear it while it writes; any key interrupts",
     "voices": "list the voices",
     "bench": "measure latency and capacity",
     "captions": "read live captions aloud: WebVTT, SRT or lines as they come",
     "replay": "run recorded sessions again and compare every message",
+    "config": "show the settings in force and what they mean",
+    "keys": "add, list and revoke API keys",
     "doctor": "check this machine and say how to fix it",
 }
 EPILOG = """examples:

@@ -75,13 +75,7 @@ def choose_output(arguments: Namespace) -> Output:
     """Raises `CommandError` when the format is unknown, or when nothing here can play."""
     target = arguments.output
     if target is None:
-        player = find_player()
-        if player is None:
-            raise CommandError(
-                "No audio player is installed here (pw-play, paplay, aplay, ffplay, play). "
-                "Write a file with -o out.ogg, or: sudo apt-get install alsa-utils"
-            )
-        return Output(player.feed, True, lambda: speakers(player))
+        return speaker_output(" Write a file with -o out.ogg, or:")
     if target == "-":
         if sys.stdout.isatty():
             raise CommandError("Standard output is a terminal: redirect it, or use -o FILE.", 2)
@@ -94,6 +88,17 @@ def choose_output(arguments: Namespace) -> Output:
             f"{target}: no format has this ending. Use .ogg, .webm, .wav or .opus, or --format.", 2
         )
     return Output(kind, False, lambda: open_file(path))
+
+
+def speaker_output(or_else: str = "") -> Output:
+    """The speakers. Raises `CommandError` when nothing here can play."""
+    player = find_player()
+    if player is None:
+        raise CommandError(
+            "No audio player is installed here (pw-play, paplay, aplay, ffplay, play)."
+            f"{or_else} sudo apt-get install alsa-utils"
+        )
+    return Output(player.feed, True, lambda: speakers(player))
 
 
 @contextlib.contextmanager
