@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import math
+import os
 import secrets
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from types import FrameType
 
-import uvicorn
 import uvloop
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
@@ -28,6 +25,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine.api import Progress, SpeechError, Synthesizer
 from gateway import protocol
 from gateway.admission import LOOK_SECONDS, Admission
+from gateway.auth import Access, Denied, Principal, as_refusal, charge
+from gateway.auth_first import FirstMessage
+from gateway.auth_guard import Guard, give_token, who
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
 from gateway.door import Door
@@ -40,6 +40,7 @@ from gateway.http.captions import captions_response
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.journal import journal_maker
+from gateway.looplag import LoopLag
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.offer import Offer
 from gateway.opus import require_opus
@@ -49,17 +50,15 @@ from gateway.pauses import PAUSES, with_milliseconds
 from gateway.protocol import Error
 from gateway.recording import session_maker
 from gateway.runner import Runner
+from gateway.server import listen, make_server
 from gateway.sessions import Sessions
-from gateway.settings import Settings
-from gateway.spoken import SpokenSettings
+from gateway.settings import SettingError, Settings
+from gateway.spoken import LexiconError, load_lexicon
 from gateway.supply import MeteredSynthesizer, Supply
-from gateway.transport import StreamProtocol, unsent_bytes
+from gateway.transport import unsent_bytes
 
 _log = logging.getLogger("voxgate")
 _MAX_PIECE_CHARS = 200
-_SEND_BUFFER_BYTES = 65_536
-_TCP_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-"""Seconds, seconds, probes: a dead peer is found after 25 s."""
 SynthesizerFactory = Callable[[], Synthesizer]
 
 
@@ -72,7 +71,9 @@ class Gateway:
         synthesizer: Synthesizer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Raises `KeyFileError`, `TokenSecretError`, `OSError`."""
         self.settings = settings
+        self.access = Access(settings, os.environ, clock=clock)
         self.clock = clock
         supply = Supply()
         self.synthesizer = synthesizer = MeteredSynthesizer(synthesizer, supply, clock)
@@ -96,6 +97,10 @@ class Gateway:
             capacity=lambda: self.admission.capacity,
         )
         self._make_session = session_maker(settings)
+        try:
+            self._lexicon = load_lexicon(settings.lexicon_file)
+        except (LexiconError, OSError) as failure:
+            raise SettingError(f"lexicon_file: {failure}") from failure
         self._make_journal = journal_maker(settings, self.metrics)
         self.door = Door(
             begin=self._begin,
@@ -127,10 +132,13 @@ class Gateway:
             self.on_started(self.failure)
 
     async def watch(self) -> None:
-        """Look at engine and sessions until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self._look()
+        """Look at engine, sessions and event loop until cancelled."""
+        lag = LoopLag(self.metrics.loop_lag)
+        self.metrics.loop_lag_longest.set_function(lambda: lag.longest)
+        with contextlib.closing(lag):
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                self._look()
 
     def _look(self) -> None:
         consumers = [runner.session for runner in self.sessions.live]
@@ -150,7 +158,10 @@ class Gateway:
         """Why a new session of a client cannot be let in now."""
         if self.readiness.draining:
             return Refusal("draining", ERRORS["draining"].meaning, self.settings.retry_after_ms)
+        principal = self.access.principal(client)
         most = self.settings.max_sessions_per_client
+        if principal is not None:
+            most = principal.key.sessions or most
         if most and self.sessions.of_client(client) >= most:
             message = f"One client may have {most} sessions."
             return Refusal("too_many_sessions", message, self.settings.retry_after_ms)
@@ -165,7 +176,8 @@ class Gateway:
         return Offer(
             voices=self.synthesizer.voices(),
             limits=limits,
-            make_text=lambda voicing: TurnText(SpokenSettings(language=voicing.language), lengths),
+            make_text=lambda spoken: TurnText(spoken, lengths),
+            lexicon=self._lexicon,
             make_encoder=lambda start: TimedEncoder(
                 make_encoder(start, settings.opus_complexity), self.metrics.encoded
             ),
@@ -187,9 +199,13 @@ class Gateway:
             await websocket.send_denial_response(json_response(403, {**body, "hint": kind.hint}))
             return
         client = self._client(websocket)
+        known = who(websocket)
         refusal = self.refusal(client)
         error = None
-        if refusal is not None:
+        if isinstance(known, Denied):
+            # The first message may still show a token.
+            error = self._refused(as_refusal(known))
+        elif refusal is not None:
             error = self._refused(refusal)
             # Who comes to resume a session needs no place; only the first message tells.
             if not self.sessions.resumable:
@@ -205,6 +221,7 @@ class Gateway:
             self.metrics,
             stall_limit=self.settings.stall_limit_seconds,
             messages_per_second=self.settings.messages_per_second,
+            read=FirstMessage(lambda token: self._shown(runner, token)),
         )
         self.connections.add(connection)
         try:
@@ -225,6 +242,7 @@ class Gateway:
             token=secrets.token_urlsafe(24),
             refusal=error,
         )
+        session.charge = self._charge(client)
         runner = Runner(session, self.synthesizer, self.metrics, client=client, clock=self.clock)
         runner.over.add_done_callback(lambda _: journal.close(runner.ended or "disconnected"))
         return runner
@@ -234,9 +252,40 @@ class Gateway:
         return may_connect(headers.get("origin"), headers.get("host"), self._origins)
 
     def _client(self, connection: HTTPConnection) -> str:
+        principal = who(connection)
+        if isinstance(principal, Principal):
+            return principal.client
         header = self.settings.client_header
         named = connection.headers.get(header) if header else None
         return named or (connection.client.host if connection.client else "")
+
+    def _shown(self, runner: Runner, token: str) -> None:
+        """A token came in the first message."""
+        if not self.access.enabled or self.access.principal(runner.client) is not None:
+            return
+        found = self.access.identify(token, "speak")
+        denied = found.request(self.clock()) if isinstance(found, Principal) else found
+        if denied is not None:
+            refusal: Refusal | None = as_refusal(denied)
+        else:
+            assert isinstance(found, Principal)
+            refusal = self.refusal(found.client)
+            self.sessions.belongs(runner, found.client)
+            runner.session.charge = self._charge(found.client)
+        runner.session.admit(None if refusal is None else self._refused(refusal))
+
+    def _charge(self, client: str) -> Callable[[int, float], None] | None:
+        """What counts the text of a session against its key."""
+        principal = self.access.principal(client)
+        return charge(principal) if principal is not None else None
+
+    def reload(self) -> None:
+        """Read the keys again; sessions of keys that are no longer in force end. Raises
+        `KeyFileError`, `OSError`."""
+        self.access.reload()
+        for runner in list(self.sessions.live):
+            if not self.access.in_force(runner.client):
+                runner.dismiss("unauthorized")
 
     def _refusal(self, client: str) -> Refusal | None:
         refusal = self.refusal(client)
@@ -294,16 +343,17 @@ class Gateway:
         return Response(self.metrics.render(), media_type=CONTENT_TYPE)
 
 
-def routes(gateway: Gateway) -> list[BaseRoute]:
+def routes(gateway: Gateway, pages: Pages) -> list[BaseRoute]:
     """Every path this server answers."""
     return [
         WebSocketRoute(protocol.PATH, gateway.stream),
         Route("/v1/sessions/{session}/captions.vtt", gateway.captions),
+        Route("/v1/tokens", give_token(gateway.access), methods=["POST"]),
         Route("/health", gateway.health),
         Route("/health/ready", gateway.health_ready),
         Route("/metrics", gateway.metrics_page),
         *gateway.apis.routes(),
-        Route("/{path:path}", Pages().serve),
+        Route("/{path:path}", pages.serve),
     ]
 
 
@@ -328,74 +378,11 @@ def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> S
             await gateway.sessions.clear()
             await gateway.synthesizer.close()
 
-    app = Starlette(routes=routes(gateway), lifespan=lifespan)
+    pages = Pages()
+    app = Starlette(routes=routes(gateway, pages), lifespan=lifespan)
+    app.add_middleware(Guard, access=gateway.access, settings=settings, pages=pages.paths)
     app.state.gateway = gateway
     return app
-
-
-class Server(uvicorn.Server):
-    """uvicorn, but a signal first lets the sessions finish; a second one does not wait."""
-
-    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
-        super().__init__(config)
-        self._gateway = gateway
-        self._draining: asyncio.Task[None] | None = None
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._draining is None:
-            self._draining = asyncio.ensure_future(self.drain())
-        else:
-            self.should_exit = self.force_exit = True
-
-    async def drain(self) -> None:
-        """Stop once the sessions are over, at the latest after `drain_seconds`."""
-        await self._gateway.drain()
-        self.should_exit = True
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The listening socket. Raises `OSError`, with what to do about a port in use.
-
-    A fixed send buffer: the kernel would let it grow to megabytes, minutes of audio, before a slow
-    reader is noticed.
-    """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-        # Finds dead peers of plain HTTP too, which has no pings.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _TCP_KEEPALIVE.items():
-            listener.setsockopt(socket.IPPROTO_TCP, option, value)
-        listener.bind((settings.host, settings.port))
-    except OSError as failure:
-        listener.close()
-        if failure.errno == errno.EADDRINUSE:
-            raise OSError(
-                failure.errno,
-                f"Port {settings.port} on {settings.host} is in use; choose another with --port "
-                "or stop what uses it.",
-            ) from None
-        raise
-    return listener
-
-
-def make_server(app: Starlette, settings: Settings) -> Server:
-    """uvicorn for this application; `serve(sockets=[listen(settings)])` runs it."""
-    config = uvicorn.Config(
-        app,
-        ws=StreamProtocol,
-        ws_max_size=settings.max_message_bytes,
-        ws_ping_interval=settings.ping_interval_seconds,
-        ws_ping_timeout=settings.ping_timeout_seconds,
-        ws_per_message_deflate=False,
-        timeout_graceful_shutdown=5,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-    )
-    return Server(config, app.state.gateway)
 
 
 def serve(

@@ -1,4 +1,4 @@
-"""Where settings come from: flags, environment, file, defaults, in this order; and who said what."""
+"""Where settings come from: flags, environment, file, defaults, in this order."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -41,7 +41,9 @@ class Connection:
         *,
         stall_limit: float,
         messages_per_second: float,
+        read: Callable[[str | bytes], str | bytes] = lambda raw: raw,
     ) -> None:
+        """`read`: what every message goes through before the session gets it."""
         self.runner: Runner | None = runner
         """The session served; None once it went on over another connection."""
         self._socket = socket
@@ -49,6 +51,7 @@ class Connection:
         self._metrics = metrics
         self._stall_limit = stall_limit
         self._clock = runner.clock
+        self._read = read
         self._messages = Bucket(messages_per_second)
         self._messages_at_once = _SECONDS_AT_ONCE * messages_per_second
         self._may_send = asyncio.Event()
@@ -123,7 +126,7 @@ class Connection:
             raw = message.get("text")
             if raw is None:
                 raw = message["bytes"]
-            self.runner.session.receive(raw, self._clock())
+            self.runner.session.receive(self._read(raw), self._clock())
             self.runner.settle()
             self._messages.add(1, self._clock())
             # Nothing is lost: who sends too fast fills the sockets between.

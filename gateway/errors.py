@@ -110,6 +110,34 @@ ERRORS: dict[str, ErrorKind] = {
         1013,
         429,
     ),
+    "unauthorized": ErrorKind(
+        "No key or token was shown, or it is not in force.",
+        "Send `Authorization: Bearer KEY`; pages get a token from POST /v1/tokens.",
+        1008,
+        401,
+    ),
+    "forbidden": ErrorKind(
+        "This key may not do this.",
+        "The operator gives scopes: voxgate keys add --scope.",
+        1008,
+        403,
+    ),
+    "too_many_requests": ErrorKind(
+        "This key has made as many requests as it may for now.",
+        "Come back after `retry_after_ms`.",
+        1013,
+        429,
+    ),
+    "quota_exceeded": ErrorKind(
+        "This key has had as much text spoken as it may for now; this message was not taken.",
+        "Send it again after `retry_after_ms`.",
+        status=429,
+    ),
+    "no_tokens": ErrorKind(
+        "This server gives out no tokens.",
+        "The operator sets keys_file and token_secret_file.",
+        status=404,
+    ),
     "origin_not_allowed": ErrorKind(
         "Pages of this origin may not connect.", "The operator can allow it: `allowed_origins`."
     ),

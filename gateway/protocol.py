@@ -44,6 +44,7 @@ class _Message(BaseModel):
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Style = Annotated[str, Field(max_length=200)]
 Label = Annotated[str, Field(max_length=64)]
 Turn = Annotated[int, Field(ge=1, lt=2**32)]
 Position = Annotated[int, Field(ge=0, lt=2**53)]
@@ -59,6 +60,7 @@ class SessionStart(_Message):
     voice: str = "default"
     language: str = "auto"
     speed: float = 1.0
+    style: Style | None = None
     seed: Seed | None = None
     format: str = "opus"
     frame_ms: Literal[10, 20, 40, 60] = 20
@@ -69,9 +71,15 @@ class SessionStart(_Message):
     clause_pause_ms: PauseLength | None = None
     sentence_pause_ms: PauseLength | None = None
     paragraph_pause_ms: PauseLength | None = None
+    control_tags: bool = False
+    lexicon: dict[str, str] | None = None
+    code_phrase: Annotated[str, Field(max_length=200)] | None = None
+    emoji: Literal["drop", "name"] = "drop"
+    urls: Literal["host", "drop", "keep"] = "host"
     captions: bool = True
     live: bool = True
     interrupt: bool = False
+    access_token: Annotated[str, Field(max_length=1024)] | None = None
     resume: bool = False
 
 
@@ -93,6 +101,7 @@ class SessionUpdate(_Message):
     voice: str | None = None
     language: str | None = None
     speed: float | None = None
+    style: Style | None = None
     seed: Seed | None = None
     scope: Literal["turn", "piece"] = "turn"
 
@@ -119,6 +128,7 @@ class TurnStart(_Message):
 
     type: Literal["turn.start"] = "turn.start"
     interrupt: bool = False
+    style: Style | None = None
     played_samples: Position | None = None
     played_ms: Annotated[float, Field(ge=0, le=1e9)] | None = None
 
@@ -242,13 +252,16 @@ class SessionStarted(ServerMessage):
     voice: str
     language: str
     speed: float
+    style: str
     seed: int | None = None
+    control_tags: bool
     captions: bool
     live: bool
     interrupt: bool
     audio: dict[str, Any]
     limits: dict[str, Any]
     voices: list[str]
+    styles: list[str]
     unknown: list[str]
 
 
@@ -275,7 +288,20 @@ class SessionUpdated(ServerMessage):
     voice: str
     language: str
     speed: float
+    style: str
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(ServerMessage):
+    """A wish that this server cannot grant; the message it stood in was taken without it."""
+
+    type: ClassVar[str] = "warning"
+    code: str
+    message: str
+    request: str | None = None
+    field: str | None = None
+    available: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,8 +403,8 @@ class FlowResume(ServerMessage):
 class ServerDraining(ServerMessage):
     """The server is being shut down: the open turn may be finished, no new one begins here.
 
-    `deadline_ms`: what is not spoken by then is cancelled. `url`: where to go, if elsewhere than the
-    address this client knows.
+    `deadline_ms`: what is not spoken by then is cancelled. `url`: where to go, if elsewhere than
+    the address this client knows.
     """
 
     type: ClassVar[str] = "server.draining"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -134,6 +134,7 @@ class RecordedSession(Session):
             settings=asdict(settings),
             voices=[asdict(voice) for voice in offer.voices],
             limits=asdict(offer.limits),
+            lexicon=offer.lexicon.entries,
             payload=audio,
         )
 
@@ -185,6 +186,7 @@ class RecordedSession(Session):
             context=chunk.context is not None,
             truncated=chunk.truncated,
             tokens=[chunk.prompt_tokens, chunk.cached_tokens],
+            words=[astuple(word) for word in chunk.words],
             verdict=self._verdict,
         )
 
@@ -202,6 +204,10 @@ class RecordedSession(Session):
     def tick(self, now: float) -> None:
         self._note("tick", now)
         super().tick(now)
+
+    def admit(self, refusal: Error | None) -> None:
+        self._note("admit", refusal=None if refusal is None else asdict(refusal))
+        super().admit(refusal)
 
     def drain(self, now: float, notice: ServerDraining) -> None:
         self._note("drain", now, notice=asdict(notice))

@@ -25,14 +25,16 @@ from engine.api import (
     SpeechError,
     SpeechRequest,
     Voice,
+    WordTime,
 )
 from gateway.metrics import Metrics
 from gateway.offer import Offer
-from gateway.protocol import ProtocolError, ServerDraining
+from gateway.protocol import Error, ProtocolError, ServerDraining
 from gateway.recording import VERSION, described, sent
 from gateway.runaway import Verdict
 from gateway.session import Session
 from gateway.settings import Settings
+from gateway.spoken import Lexicon
 
 _STAND_IN = 30 * AUDIBLE
 
@@ -132,11 +134,14 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 class _Replay:
     def __init__(self, path: Path, head: dict[str, Any], offer_of: OfferOf) -> None:
         known = {field.name for field in fields(Settings)}
-        settings = Settings(**{k: v for k, v in head["settings"].items() if k in known})
+        kept = {k: v for k, v in head["settings"].items() if k in known}
+        # Its words are in the recording; the file may be another by now.
+        settings = Settings(**{**kept, "lexicon_file": ""})
         voices = [
             Voice(**{**voice, "languages": tuple(voice["languages"])}) for voice in head["voices"]
         ]
-        engine = ScriptedEngine(voices, EngineLimits(**head["limits"]))
+        limits = {**head["limits"], "styles": tuple(head["limits"].get("styles", ()))}
+        engine = ScriptedEngine(voices, EngineLimits(**limits))
         refusal = head["refusal"]
         self._name = str(head["session"])
         self._payload = bool(head["payload"])
@@ -145,7 +150,11 @@ class _Replay:
         self._session = Session(
             self._name,
             settings,
-            replace(offer_of(settings, engine), make_guard=lambda _text, _speed: self),
+            replace(
+                offer_of(settings, engine),
+                make_guard=lambda _text, _speed: self,
+                lexicon=Lexicon(head.get("lexicon", {})),
+            ),
             Metrics(),
             self._began,
             token=head["token"],
@@ -204,6 +213,8 @@ class _Replay:
                 session.tick(now)
             case "drain":
                 session.drain(now, ServerDraining(**event["notice"]))
+            case "admit":
+                session.admit(None if event["refusal"] is None else Error(**event["refusal"]))
             case "hurry":
                 session.hurry(now)
             case "refuse":
@@ -235,4 +246,5 @@ class _Replay:
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             truncated=event["truncated"],
+            words=tuple(WordTime(*word) for word in event.get("words", ())),
         )

@@ -75,6 +75,15 @@ class Runner:
         self.session.hurry(self.clock())
         self.settle()
 
+    def dismiss(self, code: str) -> None:
+        """End the session against its client's will, with an error code."""
+        self.ended = self.ended or code
+        self._metrics.error(code)
+        if self.connection is not None:
+            self.connection.fail(code)
+        else:
+            self._closing = asyncio.create_task(self.close(code))
+
     async def close(self, why: str) -> None:
         """End the session and free all it has in the engine."""
         if self.over.done():

@@ -27,6 +27,7 @@ from gateway.protocol import Error, ProtocolError
 from gateway.replay import Replay
 from gateway.scheduler import Scheduler
 from gateway.settings import Settings
+from gateway.spoken import SpokenSettings
 from gateway.timeline import Packet
 from gateway.transcript import Transcript
 from gateway.turn import Piece, Turn, Voicing
@@ -62,12 +63,15 @@ class Session:
         self.name = name
         self.token = token
         self._refusal = refusal
+        self.charge: Callable[[int, float], None] | None = None
+        """Counts text before anything is done for it; raises `ProtocolError` to refuse it."""
         self._settings = settings
         self._offer = offer
         self._observer = observer
         self._start: protocol.SessionStart | None = None
         self._start_by = now + settings.start_timeout_seconds
         self._voicing = Voicing("default", "auto", 1.0, None)
+        self._spoken = SpokenSettings()
         self._turns = Turns()
         self._scheduler = Scheduler(settings)
         self._keys = count()
@@ -122,6 +126,10 @@ class Session:
             self._finish(_DRAINED, now)
         self._schedule(now)
 
+    def admit(self, refusal: Error | None) -> None:
+        """It turned out who the client is: let the session start, or refuse it anew."""
+        self._refusal = refusal
+
     def refuse(self, refusal: ProtocolError, request: str | None) -> None:
         """Tell the client that its message was not taken."""
         self._answers.tell(replace(refusal.error, request=refusal.error.request or request))
@@ -150,7 +158,7 @@ class Session:
             return
         verdict = piece.guard.feed(chunk.pcm) if piece.guard is not None else None
         if verdict is None:
-            piece.turn.audio(piece, chunk.pcm, now)
+            piece.turn.audio(piece, chunk.pcm, now, chunk.words)
         if verdict is not None or (chunk.final and chunk.truncated and not piece.laid):
             self._ran_away(piece, verdict or "limit", chunk, now)
         elif chunk.final:
@@ -314,13 +322,22 @@ class Session:
             self._answers.end(self._refusal)
             return
         voicing = self._offer.voicing(start.voice, start.language, start.speed, start.seed)
+        self._spoken, notice = self._offer.spoken(start)
         encoder = self._offer.encoder(start)
+        style, lacking = self._offer.style(start.style or "", start.type)
+        voicing = replace(voicing, style=style)
         self._start, self._voicing = start, voicing
         self._outlet.live = start.live
         if self.resumable:
             self._replay.keep(self._settings.replay_bytes)
         answer = self._offer.started(self.name, start, voicing, encoder, self._settings)
         self._answers.tell(replace(answer, token=self.token if self.resumable else None))
+        self._warn(notice)
+        self._warn(lacking)
+
+    def _warn(self, notice: protocol.Notice | None) -> None:
+        if notice is not None:
+            self._answers.tell(notice)
 
     def _on_resume(self, message: protocol.SessionResume) -> None:
         if self._start is not None:
@@ -335,6 +352,11 @@ class Session:
             current.speed if update.speed is None else update.speed,
             current.seed if update.seed is None else update.seed,
         )
+        style = current.style
+        if update.style is not None:
+            style, notice = self._offer.style(update.style, update.type)
+            self._warn(notice)
+        self._voicing = replace(self._voicing, style=style)
         turn = self._turns.open if update.scope == "piece" else None
         if turn is not None:
             self._take_in(turn, turn.revoice(self._voicing, now), now)
@@ -344,6 +366,7 @@ class Session:
                 voice=self._voicing.voice,
                 language=self._voicing.language,
                 speed=self._voicing.speed,
+                style=" ".join(self._voicing.style),
                 seed=self._voicing.seed,
             )
         )
@@ -372,6 +395,8 @@ class Session:
         too_fast = self._flow.too_fast(len(text), now)
         if too_fast:
             raise ProtocolError("text_rate", retry_after_ms=int(too_fast * 1000) + 1)
+        if self.charge is not None:
+            self.charge(len(text), now)
         if turn is None:
             turn = self._open_turn(protocol.TurnCancel() if interrupts else None, now)
         self._characters += len(text)
@@ -397,7 +422,11 @@ class Session:
             interruption = protocol.TurnCancel(
                 played_samples=message.played_samples, played_ms=message.played_ms
             )
-        self._open_turn(interruption, now)
+        turn = self._open_turn(interruption, now)
+        if message.style is not None:
+            style, notice = self._offer.style(message.style, message.type)
+            self._warn(notice)
+            turn.voicing = replace(turn.voicing, style=style)
 
     def _on_turn_end(self, _: protocol.TurnEnd, now: float) -> None:
         turn = self._turns.open
@@ -453,7 +482,7 @@ class Session:
         turn = Turn(
             self._turns.begun + 1,
             self._voicing,
-            text=self._offer.make_text(self._voicing),
+            text=self._offer.make_text(replace(self._spoken, language=self._voicing.language)),
             encoder=self._offer.encoder(self._start),
             keys=self._keys.__next__,
             captions=self._start.captions,

@@ -57,6 +57,12 @@ class Sessions:
         self._by_name[runner.session.name] = runner
         self._metrics.sessions.inc()
 
+    def belongs(self, runner: Runner, client: str) -> None:
+        """A session turns out to be another client's."""
+        self._release(runner)
+        runner.client = client
+        self._clients[client] += 1
+
     def find(self, token: str) -> Runner:
         """The session that a token resumes. Raises `ProtocolError`."""
         runner = self._by_token.get(token)
@@ -135,8 +141,11 @@ class Sessions:
     def _settle(self, runner: Runner) -> None:
         if runner in self.live:
             self.live.remove(runner)
-            self._clients[runner.client] -= 1
-            if not self._clients[runner.client]:
-                del self._clients[runner.client]
+            self._release(runner)
             self._metrics.sessions.dec()
             self._metrics.session_closed(runner.ended or "disconnected")
+
+    def _release(self, runner: Runner) -> None:
+        self._clients[runner.client] -= 1
+        if not self._clients[runner.client]:
+            del self._clients[runner.client]

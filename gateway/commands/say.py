@@ -185,7 +185,8 @@ def summary(spoken: Spoken) -> str:
 async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
     """A gateway in this process on a free port; its URL once it spoke."""
     factory = engine_factory(arguments)
-    from gateway.app import create_app, listen, make_server
+    from gateway.app import create_app
+    from gateway.server import listen, make_server
     from gateway.settings import Settings
 
     settings = Settings(port=0)

@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_engine import FakeSynthesizer
 
-from gateway.app import Gateway, Server, create_app, listen, make_server
+from gateway.app import Gateway, create_app
 from gateway.client import VoiceClient
+from gateway.server import Server, listen, make_server
 from gateway.settings import Settings
 
 settings.register_profile("voxgate", deadline=None)

@@ -20,9 +20,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Origin
 
 from engine.api import SpeechError
-from gateway.app import listen, serve
+from gateway.app import serve
 from gateway.client import Audio, GatewayError
 from gateway.protocol import TurnDone
+from gateway.server import listen
 from gateway.settings import Settings
 
 

@@ -22,12 +22,13 @@ from rich.console import Console
 
 from engine.api import SpeechRequest
 from gateway import playback
-from gateway.app import create_app, listen, make_server
+from gateway.app import create_app
 from gateway.cli import main
 from gateway.commands import outputs, voices
 from gateway.commands.console import command, starting
 from gateway.containers import read_raw_opus
 from gateway.playback import Player
+from gateway.server import listen, make_server
 from gateway.settings import Settings
 
 ROOT = Path(__file__).parents[2]

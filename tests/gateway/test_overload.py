@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from bench.player import Player
 from gateway.app import Gateway, routes
+from gateway.http.pages import Pages
 from gateway.settings import Settings
 
 SENTENCE = "The committee met again on the second floor, and nobody could say for how long. "
@@ -107,7 +108,7 @@ def overload(
         gateway = Gateway(Settings(**settings), engine, clock=loop.time)
         await gateway.start()
         watching = asyncio.create_task(gateway.watch())
-        app = Starlette(routes=routes(gateway))
+        app = Starlette(routes=routes(gateway, Pages()))
         rng = random.Random(7)
         everyone = [
             Listener(app, number, rng.uniform(0.0, within), silent) for number in range(listeners)

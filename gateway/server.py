@@ -1,0 +1,140 @@
+"""The port: its socket, uvicorn behind it, and the signals that stop it or make it read again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+import uvicorn
+from starlette.applications import Starlette
+
+from gateway.limits import GuardedStream, guarded_http, spare_descriptors
+from gateway.settings import Settings
+from gateway.tls import load_certificate, make_context
+
+_log = logging.getLogger("voxgate")
+_SEND_BUFFER_BYTES = 65_536
+_TCP_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+"""Seconds, seconds, probes: a dead peer is found after 25 s."""
+
+
+class Served(Protocol):
+    """What a server needs of the gateway."""
+
+    async def drain(self) -> None:
+        """Let every session finish."""
+
+    def reload(self) -> None:
+        """Read files again. Raises `ValueError` or `OSError`; what was in force stays then."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but a signal first lets the sessions finish; a second one does not wait. SIGHUP
+    reads keys and certificate again."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        gateway: Served,
+        reload_certificate: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._reload_certificate = reload_certificate
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._draining is None:
+            self._draining = asyncio.ensure_future(self.drain())
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def drain(self) -> None:
+        """Stop once the sessions are over, at the latest after `drain_seconds`."""
+        await self._gateway.drain()
+        self.should_exit = True
+
+    def reload(self) -> None:
+        """Read again what may change while it runs; a file that is wrong changes nothing."""
+        for what, read in (("keys", self._gateway.reload), ("TLS", self._reload_certificate)):
+            try:
+                read()
+            except (ValueError, OSError) as failure:
+                _log.error("reload of %s: %s; what was read before stays in force", what, failure)
+            else:
+                _log.info("reload of %s: done", what)
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket. Raises `OSError`, with what to do about a port in use.
+
+    A fixed send buffer: the kernel would let it grow to megabytes, minutes of audio, before a slow
+    reader is noticed.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        # Finds dead peers of plain HTTP too, which has no pings.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _TCP_KEEPALIVE.items():
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)
+        listener.bind((settings.host, settings.port))
+    except OSError as failure:
+        listener.close()
+        if failure.errno == errno.EADDRINUSE:
+            raise OSError(
+                failure.errno,
+                f"Port {settings.port} on {settings.host} is in use; choose another with --port "
+                "or stop what uses it.",
+            ) from None
+        raise
+    return listener
+
+
+def make_server(app: Starlette, settings: Settings) -> Server:
+    """uvicorn for this application; `serve(sockets=[listen(settings)])` runs it.
+
+    Raises `SettingError` for a certificate that cannot be used.
+    """
+    context = make_context(settings)
+    options: dict[str, Any] = {}
+    if context is not None:
+        ready: ssl.SSLContext = context
+        options["ssl_context_factory"] = lambda _config, _default: ready
+    config = uvicorn.Config(
+        app,
+        http=guarded_http(settings, spare_descriptors(settings)),
+        ws=GuardedStream,
+        ws_max_size=settings.max_message_bytes,
+        ws_ping_interval=settings.ping_interval_seconds,
+        ws_ping_timeout=settings.ping_timeout_seconds,
+        ws_per_message_deflate=False,
+        proxy_headers=settings.behind_proxy,
+        forwarded_allow_ips="*" if settings.behind_proxy else "",
+        timeout_graceful_shutdown=5,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        **options,
+    )
+
+    def reload_certificate() -> None:
+        if context is not None:
+            load_certificate(context, settings)
+
+    return Server(config, app.state.gateway, reload_certificate)
