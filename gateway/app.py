@@ -14,8 +14,10 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import uvloop
+from prometheus_client import ProcessCollector
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -55,6 +57,7 @@ from gateway.sessions import Sessions
 from gateway.settings import SettingError, Settings
 from gateway.spoken import LexiconError, load_lexicon
 from gateway.supply import MeteredSynthesizer, Supply
+from gateway.tls import watch_certificate
 from gateway.transport import unsent_bytes
 
 _log = logging.getLogger("voxgate")
@@ -90,6 +93,9 @@ class Gateway:
         """Whether the engine was started and really spoke."""
         self.metrics.watch(synthesizer.stats)
         self.metrics.watch_sockets(unsent_bytes)
+        ProcessCollector(registry=self.metrics.registry)
+        if settings.tls_cert:
+            watch_certificate(self.metrics.registry, Path(settings.tls_cert))
         self.metrics.on_underrun = lambda: self.admission.ran_dry(clock())
         self.metrics.watch_admission(
             pressure=lambda: self.admission.pressure(len(self.sessions.live), clock()),

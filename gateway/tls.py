@@ -7,9 +7,12 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, Gauge
+
 from gateway.settings import SettingError, Settings
 
-_SEQUENCE, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0x17, 0x18
+_UTC_TIME = 0x17
+"""The other one is GeneralizedTime, from 2050 on."""
 
 
 def make_context(settings: Settings) -> ssl.SSLContext | None:
@@ -39,6 +42,23 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
         raise SettingError(f"{where}: {failure}") from None
 
 
+def watch_certificate(registry: CollectorRegistry, certificate: Path) -> None:
+    """Tell at every scrape when the file's certificate expires; 0 when it cannot be read."""
+
+    def at() -> float:
+        try:
+            return expiry(certificate)
+        except (OSError, ValueError):
+            return 0.0
+
+    gauge = Gauge(
+        "voxgate_certificate_expiry_seconds",
+        "Unix time at which the TLS certificate of this port expires.",
+        registry=registry,
+    )
+    gauge.set_function(at)
+
+
 def expiry(certificate: Path) -> float:
     """Unix time at which the first certificate of a PEM file expires. Raises `ValueError`."""
     pem = re.search(
@@ -59,7 +79,7 @@ def expiry(certificate: Path) -> float:
     _, validity, _ = _element(rest)
     _, _, second = _element(validity)
     tag, text, _ = _element(second)
-    form = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}[tag]
+    form = "%y%m%d%H%M%SZ" if tag == _UTC_TIME else "%Y%m%d%H%M%SZ"
     return datetime.strptime(text.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
 
 

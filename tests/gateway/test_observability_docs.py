@@ -6,6 +6,7 @@ from pathlib import Path
 
 from engine.api import EngineStats
 from gateway.metrics import Metrics
+from gateway.tls import watch_certificate
 
 DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
 
@@ -15,6 +16,7 @@ def test_every_metric_is_listed_with_its_kind_and_meaning() -> None:
     metrics.watch(lambda: EngineStats(state="ready"))
     metrics.watch_sockets(lambda: 0)
     metrics.watch_admission(pressure=lambda: 0, demand=lambda: 0, capacity=lambda: 0)
+    watch_certificate(metrics.registry, Path("none"))
     actual = {
         f"`{family.name}`": (family.type, family.documentation)
         for family in metrics.registry.collect()
