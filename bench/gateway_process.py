@@ -30,6 +30,8 @@ def free_port() -> int:
 class GatewayProcess:
     """`voxgate serve` while entered. Raises `GatewayError` when it does not become ready."""
 
+    command = (sys.executable, "-m", "gateway.cli", "serve")
+
     def __init__(self, arguments: list[str] | None = None, *, ready_seconds: float = 300.0) -> None:
         self._arguments = arguments or []
         self._ready_seconds = ready_seconds
@@ -45,9 +47,10 @@ class GatewayProcess:
 
     async def __aenter__(self) -> Self:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the process ends)
-        command = [sys.executable, "-m", "gateway.cli", "serve", "--port", str(self.port)]
         self._process = await asyncio.create_subprocess_exec(
-            *command,
+            *self.command,
+            "--port",
+            str(self.port),
             *self._arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=self._log,

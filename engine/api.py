@@ -52,6 +52,7 @@ class SpeechRequest:
     `speed` is a factor on the speaking rate (1.0 is normal, 1.25 faster).
     `priority`: when the listener runs dry, in milliseconds of the system's monotonic clock, or
     `DRY`, or `OFFLINE`; lower is scheduled first, and far ahead rests.
+    `style`: some of `EngineLimits.styles`.
     `context` is the `context` of the previous piece's final chunk of the same turn and voice: the
     new piece continues its pitch and pace.
     """
@@ -60,6 +61,7 @@ class SpeechRequest:
     voice: str = "default"
     language: Language = "auto"
     speed: float = 1.0
+    style: tuple[str, ...] = ()
     seed: int | None = None
     priority: int = DRY
     context: object | None = None
@@ -67,9 +69,22 @@ class SpeechRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class WordTime:
+    """When a word (Mandarin: a character) is said: code points `start..end` of the request's text,
+    samples from the beginning of the piece."""
+
+    start: int
+    end: int
+    start_sample: int
+    end_sample: int
+
+
+@dataclass(frozen=True, slots=True)
 class AudioChunk:
     """Consecutive audio of one piece. `pcm` may be empty on the final chunk.
 
+    `words` are those whose times are certain by now, in order, no word twice; an engine without an
+    aligner tells none.
     `context` (final chunk only) continues the next piece; opaque, valid for some minutes.
     `prompt_tokens`/`cached_tokens` describe the prefix-cache use of this piece. `truncated` marks a
     piece that reached its frame limit without ending by itself.
@@ -81,6 +96,7 @@ class AudioChunk:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     truncated: bool = False
+    words: tuple[WordTime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +112,28 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What one request may ask for."""
+    """What one request may ask for.
+
+    `styles`: names for `SpeechRequest.style`, at most one of those that differ after the `_`; empty
+    where a checkpoint has none. Where there are any, texts may hold control tags such as `[laugh]`.
+    """
 
     max_text_chars: int
     max_streams: int
     min_speed: float
     max_speed: float
+    styles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A histogram: `counts[i]` values are at most `bounds[i]` and above the bound before; the last
+    count is of those above all bounds. `total` is the sum of the values.
+    """
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = (0,)
+    total: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +156,10 @@ class EngineStats:
     """Steps of the language model."""
     decode_seconds: float = 0.0
     """Time the codec has spent decoding."""
+    cancel_steps: Spread = field(default_factory=Spread)
+    """Steps from the cancelling of a piece to its slot being free, the one under way included."""
+    cancel_seconds: Spread = field(default_factory=Spread)
+    """The same in seconds."""
 
 
 class SpeechError(Exception):

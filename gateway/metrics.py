@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
-from engine.api import EngineStats
+from engine.api import EngineStats, Spread
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES = ("starting", "ready", "restarting", "stopped")
 _LATENCY = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5)
+_LAG = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5)
 _LEAD = (0.0, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16)
 
 
@@ -92,6 +99,17 @@ class Metrics:
         self._cached = Counter(
             "voxgate_prompt_tokens_cached", "Of them from the prefix cache.", registry=registry
         )
+        self._loop_lag = Histogram(
+            "voxgate_loop_lag_seconds",
+            "How late the event loop calls what is due, looked at every 5 ms.",
+            buckets=_LAG,
+            registry=registry,
+        )
+        self.loop_lag_longest = Gauge(
+            "voxgate_loop_lag_longest_seconds",
+            "The greatest of the last 30 to 60 seconds.",
+            registry=registry,
+        )
         self._unready = Counter(
             "voxgate_readiness_failures", "Readiness checks that failed.", registry=registry
         )
@@ -118,6 +136,9 @@ class Metrics:
         ):
             gauge = Gauge(f"voxgate_admission_{name}", what, registry=self.registry)
             gauge.set_function(values[name])
+
+    def loop_lag(self, seconds: float) -> None:
+        self._loop_lag.observe(seconds)
 
     def encoded(self, seconds: float) -> None:
         self._encoding.inc(seconds)
@@ -206,3 +227,21 @@ class _EngineCollector(Collector):
             ("restarts", "Engine restarts.", stats.restarts),
         ):
             yield CounterMetricFamily(f"voxgate_engine_{name}", what, value=total)
+        for name, what, spread in (
+            (
+                "cancel_steps",
+                "Steps from the cancelling of a piece to its slot being free, "
+                "the one under way included.",
+                stats.cancel_steps,
+            ),
+            ("cancel_seconds", "The same in seconds.", stats.cancel_seconds),
+        ):
+            family = HistogramMetricFamily(f"voxgate_engine_{name}", what)
+            family.add_metric([], _buckets(spread), spread.total)
+            yield family
+
+
+def _buckets(spread: Spread) -> list[tuple[str, float]]:
+    """Counts up to each bound, as Prometheus has them."""
+    bounds = [*map(str, spread.bounds), "+Inf"]
+    return list(zip(bounds, map(float, itertools.accumulate(spread.counts)), strict=True))

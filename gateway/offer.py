@@ -3,6 +3,7 @@ wishes fit it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -13,9 +14,10 @@ from gateway.cutting import TurnText
 from gateway.encoding import Encoder
 from gateway.formats import is_opus, sample_rate
 from gateway.pauses import PAUSES, SETTABLE, Pauses, milliseconds, with_milliseconds
-from gateway.protocol import ProtocolError, SessionStart, SessionStarted
+from gateway.protocol import Notice, ProtocolError, SessionStart, SessionStarted
 from gateway.runaway import GuardMaker, RunawayGuard
 from gateway.settings import Settings
+from gateway.spoken import Lexicon, LexiconError, SpokenSettings
 from gateway.turn import Voicing
 
 LANGUAGES = ("auto", "en", "zh")
@@ -27,14 +29,16 @@ class Offer:
 
     voices: Sequence[Voice]
     limits: EngineLimits
-    make_text: Callable[[Voicing], TurnText]
+    make_text: Callable[[SpokenSettings], TurnText]
     make_encoder: Callable[[SessionStart], Encoder]
     pauses: Pauses = field(default_factory=lambda: PAUSES)
     """Of sessions that ask for no others."""
     make_guard: GuardMaker = RunawayGuard
+    lexicon: Lexicon = field(default_factory=lambda: Lexicon({}))
+    """How words are said, in every session."""
 
     def voicing(self, voice: str, language: str, speed: float, seed: int | None) -> Voicing:
-        """How to speak. Raises `ProtocolError` for what this server does not have."""
+        """How to speak, in no style. Raises `ProtocolError` for what this server does not have."""
         voices = [known.id for known in self.voices]
         if voice not in voices and voice != "default":
             raise ProtocolError("unknown_voice", field="voice", available=voices)
@@ -46,6 +50,50 @@ class Offer:
                 "bad_speed", f"The speed has to lie between {least} and {most}.", field="speed"
             )
         return Voicing(voice, cast(Language, language), speed, seed)
+
+    def style(self, wish: str, request: str) -> tuple[tuple[str, ...], Notice | None]:
+        """Those of the styles wished for that there are, and what to tell of the others."""
+        names = [name for name in re.split(r"[\s,]+", wish) if name]
+        offered = self.limits.styles
+        # The last of a kind counts.
+        chosen = {name.split("_")[0]: name for name in names if name in offered}
+        lacking = [name for name in names if name not in offered]
+        notice = None
+        if lacking:
+            which = ", ".join(f"`{name}`" for name in lacking)
+            has = f"It has {', '.join(offered)}." if offered else "It has none."
+            notice = Notice(
+                code="unsupported",
+                message=f"The voices of this server have no style {which}. {has}",
+                request=request,
+                field="style",
+                available=list(offered),
+            )
+        return tuple(chosen.values()), notice
+
+    def spoken(self, start: SessionStart) -> tuple[SpokenSettings, Notice | None]:
+        """What a session has said of its text, and what to tell of wishes that are not granted.
+        Raises `ProtocolError` for a lexicon that cannot be used."""
+        try:
+            lexicon = Lexicon(start.lexicon or {}).over(self.lexicon)
+        except LexiconError as invalid:
+            raise ProtocolError("bad_field", f"{invalid}.", field="lexicon") from None
+        notice = None
+        if start.control_tags and not self.limits.styles:
+            notice = Notice(
+                code="unsupported",
+                message="The voices of this server know no control tags; they are left out.",
+                request=start.type,
+                field="control_tags",
+            )
+        settings = SpokenSettings(
+            code_phrase=start.code_phrase,
+            emoji=start.emoji,
+            urls=start.urls,
+            control_tags=start.control_tags and bool(self.limits.styles),
+            lexicon=lexicon,
+        )
+        return settings, notice
 
     def encoder(self, start: SessionStart) -> Encoder:
         """A new encoder for one turn. Raises `ProtocolError` for an unknown format or a rate it
@@ -89,7 +137,9 @@ class Offer:
             voice=voicing.voice,
             language=voicing.language,
             speed=voicing.speed,
+            style=" ".join(voicing.style),
             seed=voicing.seed,
+            control_tags=start.control_tags and bool(self.limits.styles),
             captions=start.captions,
             live=start.live,
             interrupt=start.interrupt,
@@ -113,5 +163,6 @@ class Offer:
                 "max_speed": self.limits.max_speed,
             },
             voices=[voice.id for voice in self.voices],
+            styles=list(self.limits.styles),
             unknown=protocol.unknown_fields(start),
         )

@@ -168,6 +168,8 @@ class Settings:
     traces: bool = False
     """OpenTelemetry spans of sessions, turns and pieces, sent by its own variables."""
 
+    lexicon_file: str = ""
+    """JSON object of words and how they are said, in all sessions; those of a session go first."""
     opus_complexity: int = 5
     clause_pause_ms: int = 160
     """Silence after a piece by what ends it, where a session asks for no other; 70 at least."""

@@ -41,6 +41,7 @@ class Voicing:
     language: Language
     speed: float
     seed: int | None
+    style: tuple[str, ...] = ()
 
 
 class State(enum.Enum):
@@ -223,6 +224,7 @@ class Turn:
             voice=voicing.voice,
             language=voicing.language,
             speed=voicing.speed,
+            style=voicing.style,
             seed=seed,
             priority=priority,
             context=context,

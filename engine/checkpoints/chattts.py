@@ -3,7 +3,8 @@
 Layout of a prompt (ids): `[Stts] speaker reference-text [speed_N] text [Ptts] reference-codes`,
 where speaker is a registered vector or `[empty_spk]`. Reference codes stand after the text, so
 pieces of a voice share only the head of their prompts. The previous piece of a turn continues the
-reference. A text with `[oral_N]`, `[laugh_N]` or `[break_N]` is refined first: `[Sbreak] text
+reference. A request with a style, or a text with `[oral_N]`, `[laugh_N]` or `[break_N]`, is refined
+first: `[Sbreak] text
 [Pbreak] tags` makes the model write the text it then speaks.
 """
 
@@ -21,6 +22,7 @@ from engine.checkpoints.base import CodeSampling, PiecePlan, PromptContext, Regi
 from engine.checkpoints.chattts_release import Release
 from engine.checkpoints.chattts_speakers import Speaker, Speakers
 from engine.frontend.chattts import ChatTTSFrontend, TokenText
+from engine.frontend.chattts_tokens import REFINE_TAGS
 
 if TYPE_CHECKING:
     from engine.codec.model import Codec
@@ -101,6 +103,7 @@ class ChatTTSCheckpoint:
             max_streams=max_streams,
             min_speed=MIN_SPEED,
             max_speed=MAX_SPEED,
+            styles=tuple(tag.strip("[]") for tag in REFINE_TAGS if self._tokens.has(tag)),
         )
 
     def token(self, name: str) -> int:
@@ -139,9 +142,12 @@ class ChatTTSCheckpoint:
         """
         text = self._read(request)
         self._speakers.get(request.voice)
-        if not text.refine:
+        # What the text says comes last, and the last one of a kind counts.
+        asked = [*(f"[{name}]" for name in request.style), *text.refine]
+        last = {tag.split("_")[0]: tag for tag in asked if tag in REFINE_TAGS}
+        if not last:
             return None
-        tags = [self._tokens[tag] for tag in text.refine]
+        tags = [self._tokens[tag] for tag in last.values() if self._tokens.has(tag)]
         prompt = [self._tokens["[Sbreak]"], *text.ids, self._tokens["[Pbreak]"], *tags]
         sampling = _resolve(Sampling(), _REFINE_DEFAULTS, request.seed, "text")
         return PiecePlan(prompt, sampling, request.voice, (), len(text.ids))

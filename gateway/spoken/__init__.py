@@ -1,7 +1,7 @@
 """Written text -> spoken text, with a map back."""
 
 from gateway.spoken.filter import SpokenFilter, speak
-from gateway.spoken.lexicon import Lexicon, LexiconError
+from gateway.spoken.lexicon import Lexicon, LexiconError, load_lexicon
 from gateway.spoken.mapped import Span, Spoken
 from gateway.spoken.scanner import Segment
 from gateway.spoken.settings import SpokenSettings
@@ -14,5 +14,6 @@ __all__ = [
     "Spoken",
     "SpokenFilter",
     "SpokenSettings",
+    "load_lexicon",
     "speak",
 ]

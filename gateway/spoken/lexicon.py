@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import regex
@@ -58,6 +60,10 @@ class Lexicon:
     def __len__(self) -> int:
         return len(self._said)
 
+    @property
+    def entries(self) -> dict[str, str]:
+        return dict(self._said)
+
     def over(self, base: Lexicon) -> Lexicon:
         """This lexicon with the entries of `base` that it lacks (a session's over the server's)."""
         return Lexicon({**base._said, **self._said}) if len(base) else self
@@ -74,6 +80,20 @@ class Lexicon:
 
     def _look_up(self, word: str) -> str | None:
         return self._said.get(word) or self._said.get(word.lower())
+
+
+def load_lexicon(file: str) -> Lexicon:
+    """The lexicon of a file: a JSON object of words and what to say for them; without a name the
+    empty one. Raises `LexiconError`, `OSError`."""
+    if not file:
+        return Lexicon({})
+    try:
+        entries = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError as invalid:
+        raise LexiconError(f"{file} is not JSON: {invalid}") from None
+    if not isinstance(entries, dict) or not all(isinstance(said, str) for said in entries.values()):
+        raise LexiconError(f"{file} must hold one object of words and what to say for them")
+    return Lexicon(entries)
 
 
 def _check(word: str, said: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from fake_engine import LIMITS, VOICES
 
-from engine.api import AudioChunk, Pcm, SpeechError, SpeechRequest
+from engine.api import AudioChunk, EngineLimits, Pcm, SpeechError, SpeechRequest
 from gateway.actions import CancelPiece, Close, Outgoing, Resume, StartPiece
 from gateway.cutting import TurnText
 from gateway.encoding import PcmEncoder
@@ -19,6 +19,7 @@ from gateway.protocol import AudioHeader, unpack_audio
 from gateway.runaway import GuardMaker
 from gateway.session import Session
 from gateway.settings import Settings
+from gateway.spoken import Lexicon
 
 
 class CountingObserver:
@@ -106,6 +107,8 @@ class Harness:
     settings: Settings = field(default_factory=Settings)
     start: dict[str, Any] | None = field(default_factory=dict)
     now: float = 1000.0
+    limits: EngineLimits = LIMITS
+    lexicon: Lexicon = field(default_factory=lambda: Lexicon({}))
     make_guard: GuardMaker = lambda _text, _speed: Calm()
     """By default none: the tests' audio does not sound like speech."""
 
@@ -113,8 +116,9 @@ class Harness:
         self.observer = CountingObserver()
         offer = Offer(
             voices=VOICES,
-            limits=LIMITS,
-            make_text=lambda _voicing: TurnText(),
+            limits=self.limits,
+            make_text=TurnText,
+            lexicon=self.lexicon,
             make_encoder=lambda start: PcmEncoder(start.frame_ms),
             make_guard=self.make_guard,
         )

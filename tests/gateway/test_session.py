@@ -41,7 +41,9 @@ class TestStart:
             "voice": "bao",
             "language": "zh",
             "speed": 1.25,
+            "style": "",
             "seed": 7,
+            "control_tags": False,
             "captions": False,
             "live": False,
             "interrupt": False,
@@ -57,6 +59,7 @@ class TestStart:
                 "paragraph_pause_ms": 480,
             },
             "voices": ["ann", "bao"],
+            "styles": [],
             "unknown": ["emotion"],
         }
         assert limits["append_chars"] == Settings().max_append_chars
@@ -272,6 +275,7 @@ class TestTurns:
                 "voice": "bao",
                 "language": "auto",
                 "speed": 1.5,
+                "style": "",
                 "seed": 1,
             }
         ]

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from gateway.cutting import TurnText
-from gateway.spoken import Lexicon, LexiconError, Span, SpokenSettings, speak
+from gateway.spoken import Lexicon, LexiconError, Span, SpokenSettings, load_lexicon, speak
 from gateway.spoken.latex import in_words
 
 _CASES = Path(__file__).with_name("spoken_cases.txt")
@@ -227,6 +227,17 @@ def test_the_session_lexicon_goes_before_the_server_one() -> None:
     settings = SpokenSettings(lexicon=session.over(server))
     assert speak("a1 b2", settings).text == "session both"
     assert session.over(Lexicon({})) is session
+
+
+def test_the_server_lexicon_is_a_file(tmp_path: Path) -> None:
+    assert len(load_lexicon("")) == 0
+    file = tmp_path / "words.json"
+    file.write_text('{"重庆": "崇庆", "sql": "sequel"}', encoding="utf-8")
+    assert load_lexicon(str(file)).entries == {"重庆": "崇庆", "sql": "sequel"}
+    for text in ("{", "[]", '{"a": 1}', '{"": "b"}'):
+        file.write_text(text)
+        with pytest.raises(LexiconError):
+            load_lexicon(str(file))
 
 
 @pytest.mark.parametrize(

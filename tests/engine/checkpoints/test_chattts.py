@@ -237,6 +237,21 @@ def test_a_text_with_oral_tags_is_refined_first(release: Path, store: Store) -> 
     assert checkpoint.refine(SpeechRequest("hello")) is None
 
 
+def test_a_style_is_refined_as_tags_in_the_text_are(release: Path, store: Store) -> None:
+    checkpoint = opened(release, store)
+    style = tuple(reference.REFINE_PROMPT.strip("[]").split("]["))
+    assert set(style) <= set(checkpoint.limits(1).styles)
+    tagged = SpeechRequest(reference.TEXTS["mandarin"] + reference.REFINE_PROMPT, seed=5)
+    styled = SpeechRequest(reference.TEXTS["mandarin"], seed=5, style=style)
+    assert checkpoint.refine(styled) == checkpoint.refine(tagged)
+    # What the text itself says of a kind goes first.
+    both = SpeechRequest(tagged.text, seed=5, style=("oral_9", "laugh_2"))
+    plan, expected = checkpoint.refine(both), checkpoint.refine(tagged)
+    assert plan is not None
+    assert expected is not None
+    assert sorted(plan.prompt) == sorted(expected.prompt)
+
+
 def test_an_empty_refined_text_falls_back_to_the_text(release: Path, store: Store) -> None:
     checkpoint = opened(release, store)
     request = SpeechRequest("hello[oral_2]")
