@@ -110,6 +110,8 @@ class SpokenFilter:
         found = until.search(scan.text, index)
         if found is not None:
             scan.until = None
+            # A model that thought goes on as if the line began here.
+            scan.line_start = scan.bare
             return scan.drop(index, found.end())
         end = len(scan.text) - (0 if scan.final else _LONGEST_END)
         if end <= index:

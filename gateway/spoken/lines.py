@@ -23,7 +23,7 @@ def line_opening(scan: Scanner, index: int) -> int:
         index += 1
     char = scan.text[index]
     if char not in OPENERS:
-        scan.line_start = False
+        scan.line_start, scan.bare = False, True
         return scan.keep(start, index)
     if char in "`~" and (fence := scan.match(p.FENCE, index, _LONGEST_LINE)):
         return _open_code(scan, start, fence.end(), fence.group(1) or fence.group(2))

@@ -46,6 +46,8 @@ class Scanner:
         self.final = False
         self.out: list[Segment] = []
         self.line_start = True
+        self.bare = False
+        """Whether what was read of the line since its start says nothing."""
         self.heading = False
         self.table = False
         self.fence = ""
@@ -92,6 +94,7 @@ class Scanner:
         """Speak `low..high` as written; returns `high`."""
         text = self.text[low : min(high, self.size)]
         if text:
+            self.bare = self.bare and text.isspace()
             start = self.base + low
             self.out.append(Segment(text, start, start + len(text), True, False))
         return high
@@ -100,6 +103,7 @@ class Scanner:
         """Speak `text` for the written `low..high`; returns `high`."""
         end = min(high, self.size)
         if low < end:
+            self.bare = self.bare and not text.strip()
             self.out.append(Segment(text, self.base + low, self.base + end, False, leading))
         return high
 
@@ -109,6 +113,7 @@ class Scanner:
 
     def pass_on(self, text: str) -> None:
         """Read `text`, which is not empty, as plain; nothing may be open or held back."""
+        self.bare = self.bare and text.isspace()
         self.base += self.size + len(text) - 1
         self.text = text[-1]
         self.read = self.size = 1
