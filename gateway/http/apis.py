@@ -7,9 +7,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from gateway.door import Door
-from gateway.http import elevenlabs
+from gateway.http import asyncapi, elevenlabs, openapi
 from gateway.http.batch import PATH, Batch
 from gateway.http.elevenlabs_sockets import ElevenLabsSockets
+from gateway.http.health import json_response
 from gateway.http.jobs import Jobs
 from gateway.http.native import Native
 from gateway.http.openai import OpenAi
@@ -42,6 +43,8 @@ class Apis:
             Route("/v1/audio/voices", openai.voices),
             Route("/v1/models", self._models),
             Route("/v1/models/{model}", openai.model),
+            Route("/openapi.json", _openapi),
+            Route("/asyncapi.json", _asyncapi),
             Route(_TTS, eleven.convert, methods=["POST"]),
             Route(f"{_TTS}/stream", eleven.convert, methods=["POST"]),
             Route(f"{_TTS}/with-timestamps", eleven.with_timestamps, methods=["POST"]),
@@ -58,10 +61,20 @@ class Apis:
             Route(PATH + "/{job}", batch.status),
             Route(PATH + "/{job}", batch.delete, methods=["DELETE"]),
             Route(PATH + "/{job}/events", batch.events),
-            Route(PATH + "/{job}/tasks/{number:int}/audio", batch.audio),
+            Route(PATH + "/{job}/tasks/{number}/audio", batch.audio),
         ]
 
     async def _models(self, request: Request) -> Response:
         """`GET /v1/models`, which two APIs have."""
         ours = self._elevenlabs if elevenlabs.asks(request) else self._openai
         return await ours.models(request)
+
+
+async def _openapi(_: Request) -> Response:
+    """`GET /openapi.json`."""
+    return json_response(200, openapi.document())
+
+
+async def _asyncapi(_: Request) -> Response:
+    """`GET /asyncapi.json`."""
+    return json_response(200, asyncapi.document())

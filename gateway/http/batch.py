@@ -119,8 +119,9 @@ class Batch:
         job = await self._find(request)
         if job is None:
             return _unknown()
-        number = request.path_params["number"]
-        if number >= len(job.tasks):
+        text = request.path_params["number"]
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+        if not 0 <= number < len(job.tasks):
             return error_reply(GatewayError("unknown_task", "The job has no such task."))
         task = job.tasks[number]
         if task.status != "done":

@@ -36,6 +36,7 @@ MODELS = (
 )
 """All are the one model served; clients insist on the names they know."""
 DEFAULT_FORMAT = "mp3_44100_128"
+LINES = "application/x-ndjson"
 _LANGUAGES = {"en": "en", "eng": "en", "zh": "zh", "cmn": "zh", "zho": "zh", "chi": "zh"}
 _NAMES = {"en": "English", "zh": "Chinese"}
 _INVALID = ("bad_field", "bad_json", "unknown_format")
@@ -56,7 +57,7 @@ WITHOUT_EFFECT = ("stability", "similarity_boost", "use_speaker_boost")
 class VoiceSettings(BaseModel):
     """How a voice is to speak; these voices know `speed`."""
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
     speed: float | None = None
     style: float | None = None
@@ -68,7 +69,7 @@ class VoiceSettings(BaseModel):
 class SpeechBody(BaseModel):
     """The body of all `POST /v1/text-to-speech/...`."""
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
     text: str
     model_id: str | None = None
@@ -186,9 +187,7 @@ class ElevenLabs:
         except GatewayError as failure:
             return error_reply(failure)
         timed = Timed()
-        return SpeechResponse(
-            parts, "application/json", error_reply, wrap=timed.line, headers=headers
-        )
+        return SpeechResponse(parts, LINES, error_reply, wrap=timed.line, headers=headers)
 
     async def with_timestamps(self, request: Request) -> Response:
         """`POST /v1/text-to-speech/{voice_id}/with-timestamps`: all in one JSON object."""
@@ -253,7 +252,7 @@ class ElevenLabs:
     async def search(self, request: Request) -> Response:
         """`GET /v2/voices`: `search`, `voice_ids`, `page_size` (1 to 100) and `next_page_token`."""
         query = request.query_params
-        size, token = query.get("page_size", "10"), query.get("next_page_token") or "0"
+        size, token = query.get("page_size", "10"), query.get("next_page_token", "0")
         if not (size.isascii() and size.isdigit() and 1 <= int(size) <= 100):
             message = "page_size is a number from 1 to 100"
             return error_reply(GatewayError("bad_field", message, field="page_size"))
