@@ -5,6 +5,8 @@ import { Halver } from "./halver.js";
 
 const CODEC = { codec: "opus", sampleRate: SAMPLE_RATE, numberOfChannels: 1 };
 
+const SILENCE = Uint8Array.of(0xf8, 0xff, 0xfe); // 20 ms
+
 /** Whether this browser decodes bare Opus packets. Tries it, since some only say so. */
 export async function supportsOpus() {
   if (!("AudioDecoder" in globalThis)) return false;
@@ -18,6 +20,13 @@ export async function supportsOpus() {
 /** Fit for `session.start.format` here: Opus where it can be decoded, else PCM. */
 export async function chooseFormat() {
   return (await supportsOpus()) ? "opus" : "pcm_s16le";
+}
+
+/** Let the browser load its Opus decoder, which takes it a third of a second the first time. */
+export async function warmUp() {
+  const decoder = new OpusDecoder({ pre_skip: 0 }, () => {});
+  decoder.push({ position: 0, samples: 480, payload: SILENCE });
+  await decoder.finish().catch(() => {});
 }
 
 /** A decoder for one turn in `format`; `onSamples` gets the samples in order. */

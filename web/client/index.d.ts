@@ -83,6 +83,8 @@ export type TurnState =
 export class Turn {
   readonly id: number | null;
   readonly state: TurnState;
+  readonly voice: string;
+  readonly format: Format;
   readonly text: string;
   readonly written: CodePointText;
   readonly words: WordTrack;
@@ -159,7 +161,7 @@ export class JitterRing {
 }
 
 export interface SessionOptions {
-  /** Of the gateway; that of the page when left out. */
+  /** Of the gateway; that which serves these modules when left out. */
   url?: string;
   /** `auto`: Opus where this browser decodes it, else PCM. */
   format?: Format | "auto";

@@ -1,11 +1,13 @@
 // A voice session: turns of text in, speech out of the loudspeakers, across lost connections.
 
-import { chooseFormat, makeDecoder } from "./decoders.js";
+import { chooseFormat, makeDecoder, warmUp } from "./decoders.js";
 import { Link } from "./link.js";
 import { Turn } from "./turn.js";
 
 const PLAYBACK_MS = 1000;
 const ANSWER_MS = 2000;
+const APPEND_UNITS = 2000;
+const BACKLOG_SHARE = 0.6; // of the server's limit: beyond that, text waits here
 let playerKeys = 0; // several sessions may share a player
 
 /**
@@ -27,7 +29,7 @@ export class VoiceSession extends EventTarget {
   constructor(player, { url, format = "auto", ...start } = {}) {
     super();
     this.player = player;
-    this.url = url ?? globalThis.location?.href;
+    this.url = url ?? new URL("../", import.meta.url).href; // the gateway that serves this file
     this.wanted = { format, ...start };
     this.format = null;
     this.started = null;
@@ -35,6 +37,7 @@ export class VoiceSession extends EventTarget {
     this.starting = []; // without a number yet
     this.current = null;
     this.paused = false;
+    this.outbox = []; // {turn, message} that the server has no room for yet
     this.reported = 0;
     this.listeners = [
       ["heard", ({ detail }) => this.heard(this.find(detail.turn))],
@@ -47,6 +50,7 @@ export class VoiceSession extends EventTarget {
   /** Choose the format and connect; returns at once after that. */
   async open() {
     this.format = this.wanted.format === "auto" ? await chooseFormat() : this.wanted.format;
+    if (this.format === "opus") warmUp();
     this.link = new Link(this.url, () => ({ ...this.wanted, format: this.format }), {
       onState: (state, detail) => this.connection(state, detail),
       onMessage: (message) => this.message(message),
@@ -82,15 +86,14 @@ export class VoiceSession extends EventTarget {
     if (this.current && !this.current.ended) this.current.ended = true;
     this.current = turn;
     this.turns.push(turn);
-    this.starting.push(turn);
-    this.link.send(message);
+    this.post(turn, message);
     return turn;
   }
 
   /** Speak a whole text. */
   speak(text, options) {
     const turn = this.begin(options);
-    for (let at = 0; at < text.length; at += 4000) turn.append(text.slice(at, at + 4000));
+    turn.append(text);
     turn.end();
     return turn;
   }
@@ -122,8 +125,33 @@ export class VoiceSession extends EventTarget {
 
   // -- what turns send -----------------------------------------------------------------------------
 
-  sendText(text) {
-    this.link.send({ type: "text.append", text });
+  /** Messages of a turn, in order, as the server has room for its text. */
+  post(turn, message) {
+    if (message.type === "text.append") {
+      for (const text of parts(message.text)) {
+        this.outbox.push({ turn, message: { ...message, text } });
+      }
+    } else {
+      this.outbox.push({ turn, message });
+    }
+    this.drain();
+  }
+
+  drain() {
+    while (this.outbox.length) {
+      const { turn, message } = this.outbox[0];
+      const waiting = this.turns.reduce((sum, { sent, cut }) => sum + sent - cut, 0);
+      if (message.type === "text.append" && this.full(waiting + message.text.length)) return;
+      this.outbox.shift();
+      if (message.type === "text.append") turn.sent += message.text.length;
+      if (message.type === "turn.start") this.starting.push(turn);
+      this.link.send(message);
+    }
+  }
+
+  full(waiting) {
+    if (this.state === "connecting") return waiting > APPEND_UNITS;
+    return this.paused || waiting > BACKLOG_SHARE * (this.started?.limits.backlog_chars ?? 0);
   }
 
   silence() {
@@ -135,6 +163,8 @@ export class VoiceSession extends EventTarget {
       turn.decoder?.close();
       turn.heardUntil = place?.turn === turn ? place.sample : -1;
     }
+    const unsent = this.outbox.splice(0).filter(({ message }) => message.type === "turn.start");
+    this.settle(unsent.map(({ turn }) => turn));
     // A turn that by the server's reckoning was heard to its end gets no answer.
     const done = this.turns.filter((turn) => turn.state === "done");
     if (done.length) setTimeout(() => this.settle(done), ANSWER_MS);
@@ -155,6 +185,7 @@ export class VoiceSession extends EventTarget {
   connection(state, detail) {
     if (detail?.lost) this.abandon(detail.lost);
     if (detail?.type === "session.started") this.started = detail;
+    if (state === "open") queueMicrotask(() => this.drain());
     this.tell("state", { state, started: this.started, reason: detail?.lost ?? detail?.waiting });
   }
 
@@ -172,6 +203,8 @@ export class VoiceSession extends EventTarget {
       }
     }
     this.starting = [];
+    this.outbox = [];
+    this.paused = false;
     this.current = null;
   }
 
@@ -186,7 +219,9 @@ export class VoiceSession extends EventTarget {
     } else if (message.type === "caption" && turn) {
       turn.captions.set(message.piece, message);
       turn.words.take(message);
+      if (message.final) turn.cut = Math.max(turn.cut, turn.written.unit(message.end));
       this.changed(turn);
+      this.drain();
     } else if (message.type === "turn.done" && turn) {
       this.done(turn, message);
     } else if (message.type === "turn.cancelled" && turn) {
@@ -195,6 +230,7 @@ export class VoiceSession extends EventTarget {
     } else if (message.type === "flow.pause" || message.type === "flow.resume") {
       this.paused = message.type === "flow.pause";
       this.tell("flow", { paused: this.paused });
+      this.drain();
     } else if (message.type === "error") {
       this.failed(message, turn);
     }
@@ -301,7 +337,8 @@ export class VoiceSession extends EventTarget {
     turn.state = state;
     turn.ended = true;
     turn.spoken = spoken;
-    turn.unspoken = unspoken;
+    // What the server never got is unspoken too.
+    turn.unspoken = spoken === null ? unspoken : turn.text.slice(spoken.length);
     turn.heardSamples = heardSamples;
     turn.decoder = null;
     this.turns = this.turns.filter((each) => each !== turn);
@@ -309,6 +346,7 @@ export class VoiceSession extends EventTarget {
     for (const action of turn.after?.splice(0) ?? []) action();
     if (this.current === turn) this.current = null;
     this.changed(turn);
+    this.drain();
   }
 
   // The server paces itself by what is heard.
@@ -331,5 +369,15 @@ export class VoiceSession extends EventTarget {
 
   tell(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+// Never within a character.
+function* parts(text) {
+  for (let at = 0; at < text.length; ) {
+    let end = Math.min(text.length, at + APPEND_UNITS);
+    if (end < text.length && /[\ud800-\udbff]/.test(text[end - 1])) end -= 1;
+    yield text.slice(at, end);
+    at = end;
   }
 }

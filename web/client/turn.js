@@ -11,6 +11,7 @@ export class Turn {
   constructor(session, format) {
     this.session = session;
     this.format = format;
+    this.voice = session.wanted.voice ?? "default";
     this.id = null;
     this.state = "waiting";
     this.written = new CodePointText();
@@ -21,6 +22,8 @@ export class Turn {
     this.bytes = 0;
     this.received = 0; // samples, pre-skip included
     this.samples = null; // exact length, once known
+    this.sent = 0; // UTF-16 units given to the connection, and of them cut and spoken
+    this.cut = 0;
     this.ended = false;
     this.askedAt = null; // performance.now() of its first text
     this.firstPacketMs = null;
@@ -42,19 +45,19 @@ export class Turn {
     if (!text || this.ended || this.over) return;
     this.askedAt ??= performance.now();
     this.written.append(text);
-    this.session.sendText(text);
+    this.session.post(this, { type: "text.append", text });
   }
 
   /** Speak the text so far without waiting for more. */
   flush() {
-    if (!this.ended && !this.over) this.session.link.send({ type: "text.flush" });
+    if (!this.ended && !this.over) this.session.post(this, { type: "text.flush" });
   }
 
   /** No more text. */
   end() {
     if (this.ended || this.over) return;
     this.ended = true;
-    this.session.link.send({ type: "turn.end" });
+    this.session.post(this, { type: "turn.end" });
   }
 
   /** Pieces with a time, in order. */

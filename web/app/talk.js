@@ -1,0 +1,73 @@
+// The page's one conversation: a session that is opened anew when its format changes.
+
+import { VoiceSession } from "../client/index.js";
+
+const FORWARDED = ["state", "turn", "packet", "samples", "error", "flow", "lost", "wire"];
+
+export class Talk extends EventTarget {
+  constructor(player, setup) {
+    super();
+    this.player = player;
+    this.setup = setup;
+    this.session = null;
+    this.resumes = 0;
+  }
+
+  async open() {
+    const session = new VoiceSession(this.player, { ...this.setup.chosen });
+    this.session = session;
+    for (const type of FORWARDED) {
+      session.addEventListener(type, ({ detail }) => {
+        if (session === this.session) this.tell(type, detail);
+      });
+    }
+    await session.open();
+    this.tell("format", { format: session.format });
+  }
+
+  /** Another format or bit rate: what is spoken now stops. */
+  async reopen() {
+    this.cancel();
+    this.session.close();
+    await this.open();
+  }
+
+  get speaking() {
+    return this.session?.turns.some((turn) => !turn.silenced) ?? false;
+  }
+
+  get format() {
+    return this.session?.format;
+  }
+
+  position() {
+    return this.session?.position() ?? null;
+  }
+
+  /** A new turn; call it from a click or a key, which lets the sound on. */
+  begin(options) {
+    this.tell("begin", {});
+    this.player.unlock();
+    return this.session.begin(options);
+  }
+
+  speak(text, options) {
+    const turn = this.begin(options);
+    turn.append(text);
+    turn.end();
+    return turn;
+  }
+
+  cancel() {
+    this.tell("cancel", {});
+    this.session?.cancel();
+  }
+
+  update(fields) {
+    this.session?.update(fields);
+  }
+
+  tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
