@@ -254,6 +254,44 @@ def install_voxgate() -> None:
         raise SystemExit(f"{failure}\nCould not install Voxgate itself; see above.")
 
 
+# -- the browser that the page is tested in -------------------------------------------------------
+
+
+def succeeds(command: Sequence[str]) -> bool:
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode == 0
+
+
+def has_browser() -> bool:
+    """Ubuntu's package is a stub that wants snap, so being there is not enough."""
+    for name in ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"):
+        command = shutil.which(name)
+        if command and succeeds([command, "--version"]):
+            return True
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-playwright"
+    return any(cache.glob("chromium-*"))
+
+
+def install_browser() -> None:
+    """Debian's Chromium, or else the build that Playwright brings; what to type where neither
+    can be had."""
+    if has_browser():
+        return
+    prefix = root_prefix()
+    debian = shutil.which("apt-get") and "ubuntu" not in Path("/etc/os-release").read_text().lower()
+    if prefix is not None and debian:
+        say("Installing chromium, for the tests of the page")
+        apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+        for arguments in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+            succeeds([*apt, *arguments])
+    if not has_browser():
+        say("Installing Playwright's Chromium, for the tests of the page")
+        command = [str(VENV / "bin" / "playwright"), "install", "chromium"]
+        succeeds([*command, *(["--with-deps"] if prefix == [] else [])])
+    if not has_browser():
+        say("The tests of the page need a browser:  sudo apt-get install chromium")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Set up Voxgate in .venv.")
     parser.add_argument("--dev", action="store_true", help="also the test and lint tools")
@@ -264,6 +302,7 @@ def main() -> None:
     install_part("engine", [ENGINE_LOCK], lambda: install_lock(ENGINE_LOCK))
     if arguments.dev:
         install_part("dev", [DEV_LOCK], lambda: install_lock(DEV_LOCK))
+        install_browser()
     install_part("voxgate", [ROOT / "pyproject.toml"], install_voxgate)
     say(f"Set up in {time.monotonic() - started:.0f} s.")
 
