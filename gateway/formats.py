@@ -76,6 +76,11 @@ def sample_rate(start: SessionStart) -> int:
     return rate
 
 
+def opus_complexity(start: SessionStart, most: int) -> int:
+    """What a session gets of the server's `most`."""
+    return most if start.complexity is None else min(start.complexity, most)
+
+
 def make_encoder(start: SessionStart, complexity: int) -> Encoder:
     """A new encoder for one turn. Raises `ProtocolError` as `sample_rate` does."""
     rate, kind = sample_rate(start), FORMATS[start.format]
@@ -84,6 +89,11 @@ def make_encoder(start: SessionStart, complexity: int) -> Encoder:
     if kind in _TELEPHONY:
         return G711Encoder(kind, start.frame_ms)
     opus = OpusEncoder(
-        start.frame_ms, start.bitrate, complexity, rate, fec=start.fec, dtx=start.dtx
+        start.frame_ms,
+        start.bitrate,
+        opus_complexity(start, complexity),
+        rate,
+        fec=start.fec,
+        dtx=start.dtx,
     )
     return opus if kind is AudioKind.OPUS else StreamEncoder(kind, opus)

@@ -12,7 +12,7 @@ from engine.api import EngineLimits, Language, Voice
 from gateway import protocol
 from gateway.cutting import TurnText
 from gateway.encoding import Encoder
-from gateway.formats import is_opus, sample_rate
+from gateway.formats import is_opus, opus_complexity, sample_rate
 from gateway.pauses import PAUSES, SETTABLE, Pauses, milliseconds, with_milliseconds
 from gateway.protocol import Notice, ProtocolError, SessionStart, SessionStarted
 from gateway.runaway import GuardMaker, RunawayGuard
@@ -128,7 +128,12 @@ class Offer:
             "pre_skip": encoder.pre_skip,
         }
         if is_opus(start.format):
-            audio |= {"bitrate": start.bitrate, "fec": start.fec, "dtx": start.dtx}
+            audio |= {
+                "bitrate": start.bitrate,
+                "complexity": opus_complexity(start, settings.opus_complexity),
+                "fec": start.fec,
+                "dtx": start.dtx,
+            }
         pauses = self.pauses_of(start)
         audio |= {f"{kind}_pause_ms": milliseconds(pauses[kind]) for kind in SETTABLE}
         return SessionStarted(

@@ -66,6 +66,7 @@ class SessionStart(_Message):
     frame_ms: Literal[10, 20, 40, 60] = 20
     sample_rate: Literal[8_000, 12_000, 16_000, 24_000, 48_000] | None = None
     bitrate: Annotated[int, Field(ge=16_000, le=96_000)] = 32_000
+    complexity: Annotated[int, Field(ge=0, le=10)] | None = None
     fec: bool = False
     dtx: bool = False
     clause_pause_ms: PauseLength | None = None

@@ -122,6 +122,7 @@ async def _say(arguments: Namespace, text: Text, output: Output) -> Spoken:
                 format=output.wire_format,
                 captions=False,
                 live=output.live,
+                reconnect=not arguments.local,
             )
         )
         file = stack.enter_context(output.open())

@@ -21,7 +21,7 @@ from fake_engine import FakeSynthesizer, Script
 from rich.console import Console
 
 from engine.api import SpeechRequest
-from gateway import playback
+from gateway import playback, transport
 from gateway.app import create_app
 from gateway.cli import main
 from gateway.commands import outputs, voices
@@ -35,7 +35,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def script(request: SpeechRequest, number: int) -> Script:
+    if "is lost" in request.text:
+        asyncio.get_running_loop().call_later(0.1, cut_off)
+        return Script(samples=48_000, chunk=2_400, delay=0.02)
     return Script(fail_after=1) if "stumble" in request.text else Script(samples=24_000)
+
+
+def cut_off() -> None:
+    """Every connection is lost."""
+    for connection in list(transport._open):
+        connection.transport.abort()
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +102,16 @@ def test_say_writes_wav(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told.out == ""
     assert "first packet" in told.err
     assert "first audible" in told.err
+
+
+def test_say_outlives_its_connection(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.wav"
+    assert main(["say", "The connection is lost.", "-o", str(out), "--url", url]) == 0
+    with wave.open(str(out)) as wav:
+        assert wav.getnframes() >= 48_000
+    assert "2.1 s of speech" in capsys.readouterr().err
 
 
 def test_say_writes_ogg(url: str, tmp_path: Path) -> None:
