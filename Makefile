@@ -1,6 +1,6 @@
 # Everything is one word: `make demo` to hear it, `make test` to trust it.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test lint format bench clean
+.PHONY: help setup setup-dev demo test lint format bench screenshots clean
 BIN := .venv/bin
 SOURCES := gateway engine training bench tests scripts
 
@@ -30,6 +30,9 @@ format: setup-dev ## Rewrite the sources in the house format
 
 bench: setup ## Twelve streams for a minute against a gateway of its own
 	@$(BIN)/voxgate bench --streams 12 --seconds 60 --json bench/out/streams.json
+
+screenshots: setup-dev ## Take the pictures in docs/screenshots anew
+	@$(BIN)/python scripts/screenshots.py
 
 clean: ## Remove .venv and everything made
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov bench/out

@@ -1,6 +1,7 @@
 // Puts the parts of the page together.
 
 import { Player } from "../client/index.js";
+import { Access } from "./access.js";
 import { Captions } from "./captions.js";
 import { Chat } from "./chatbot.js";
 import { Composer } from "./composer.js";
@@ -29,6 +30,7 @@ const meters = new Meters(talk);
 new Wire(talk);
 new Recorder(talk, notices);
 new Sheets();
+new Access(talk);
 const composer = new Composer(talk, stage, notices);
 composer.chat = new Chat(talk, stage, notices);
 composer.captions = new Captions(talk, composer, notices);

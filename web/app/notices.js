@@ -5,6 +5,10 @@ import { known, t } from "./i18n.js";
 
 const at = (id) => document.getElementById(id);
 const STATES = { connecting: "connecting", open: "connected", resuming: "resuming", closed: "disconnected" };
+const WHY = {
+  starting: "starting_engine", restarting: "starting_engine", engine_restarting: "starting_engine",
+  draining: "draining", capacity: "full", unreachable: "unreachable",
+};
 const SHOWN_MS = 9000;
 
 export class Notices {
@@ -16,6 +20,7 @@ export class Notices {
     talk.addEventListener("state", ({ detail }) => {
       this.state = detail.state;
       this.reason = detail.reason;
+      if (detail.state === "connecting" && detail.reason === "") this.ask();
       at("resumes").textContent = String(talk.session.link?.resumes ?? 0);
       this.show();
     });
@@ -38,8 +43,19 @@ export class Notices {
 
   show() {
     at("link").dataset.state = this.state;
-    const starting = this.reason === "starting" || this.reason === "engine_restarting";
-    at("link-text").textContent = t(starting ? "starting_engine" : STATES[this.state]);
+    const why = this.state === "connecting" && WHY[this.reason];
+    at("link-text").textContent = t(why || STATES[this.state]);
+  }
+
+  // A browser does not tell why a connection was refused; the readiness check does.
+  async ask() {
+    try {
+      const told = await (await fetch("health/ready", { cache: "no-store" })).json();
+      this.reason = told.reason ?? null;
+    } catch {
+      this.reason = "unreachable";
+    }
+    if (this.state === "connecting") this.show();
   }
 
   /** To screen readers, once nothing is spoken. */

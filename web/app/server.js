@@ -1,5 +1,7 @@
 // Figures of the server, from its Prometheus page; looked at only while somebody sees them.
 
+import { accessKey } from "./access.js";
+
 const EVERY_MS = 4000;
 const at = (id) => document.getElementById(id);
 
@@ -10,7 +12,9 @@ function figures(text) {
 }
 
 async function look() {
-  const response = await fetch("metrics", { cache: "no-store" });
+  const key = accessKey();
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  const response = await fetch("metrics", { cache: "no-store", headers });
   if (!response.ok) return null;
   const told = figures(await response.text());
   const queries = told.get("voxgate_engine_prefix_cache_queries_total") ?? 0;

@@ -1,6 +1,5 @@
 // Voice, speed, language, format: chosen by people, remembered, told to the session.
 
-import { VoiceSession } from "../client/index.js";
 import { t } from "./i18n.js";
 
 const KEY = "voxgate.setup";
@@ -127,7 +126,7 @@ export class Setup {
     const again = this.previewing?.button === button;
     this.stopPreview();
     if (again || this.talk.speaking) return;
-    const session = new VoiceSession(this.talk.player, { ...this.chosen, voice });
+    const session = this.talk.make({ ...this.chosen, voice });
     this.previewing = { session, button };
     button.setAttribute("aria-pressed", "true");
     session.addEventListener("turn", ({ detail: { turn } }) => {

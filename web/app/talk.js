@@ -1,6 +1,7 @@
 // The page's one conversation: a session that is opened anew when its format changes.
 
 import { VoiceSession } from "../client/index.js";
+import { accessKey } from "./access.js";
 
 const FORWARDED = ["state", "turn", "packet", "samples", "error", "flow", "lost", "wire"];
 
@@ -14,7 +15,7 @@ export class Talk extends EventTarget {
   }
 
   async open() {
-    const session = new VoiceSession(this.player, { ...this.setup.chosen });
+    const session = this.make(this.setup.chosen);
     this.session = session;
     for (const type of FORWARDED) {
       session.addEventListener(type, ({ detail }) => {
@@ -23,6 +24,11 @@ export class Talk extends EventTarget {
     }
     await session.open();
     this.tell("format", { format: session.format });
+  }
+
+  /** A session before the same server, not opened yet. */
+  make(options) {
+    return new VoiceSession(this.player, { ...options, accessToken: accessKey });
   }
 
   /** Another format or bit rate: what is spoken now stops. */

@@ -5,7 +5,7 @@ import { t } from "./i18n.js";
 
 const at = (id) => document.getElementById(id);
 const KEPT = 120;
-const SECRET = new Set(["token"]);
+const SECRET = new Set(["token", "access_token"]);
 
 export class Wire {
   constructor(talk) {

@@ -163,6 +163,8 @@ export class JitterRing {
 export interface SessionOptions {
   /** Of the gateway; that which serves these modules when left out. */
   url?: string;
+  /** Asked before every session, where the server wants a token. */
+  accessToken?: () => string | Promise<string>;
   /** `auto`: Opus where this browser decodes it, else PCM. */
   format?: Format | "auto";
   voice?: string;

@@ -18,7 +18,7 @@ const ASK_LATER = new Set(["starting", "engine_restarting", "draining", "capacit
 export class Link {
   /**
    * @param {string} base URL of the gateway
-   * @param {() => object} start fields of `session.start`
+   * @param {() => Promise<object>} start fields of `session.start`
    * @param {{onMessage, onPacket, onState, onWire}} handlers
    */
   constructor(base, start, handlers) {
@@ -100,10 +100,13 @@ export class Link {
     socket.onclose = ({ code, reason }) => this.lost(code, reason, socket);
   }
 
-  begin() {
+  async begin() {
+    const { socket } = this;
     this.forget();
+    const fields = await this.start();
+    if (socket !== this.socket || socket.readyState !== WebSocket.OPEN) return;
     this.live = true;
-    this.write({ ...this.start(), type: "session.start", resume: true });
+    this.write({ ...fields, type: "session.start", resume: true });
   }
 
   // A close frame would end the session, so a connection that only seems dead is left open until

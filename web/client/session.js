@@ -24,13 +24,15 @@ let playerKeys = 0; // several sessions may share a player
 export class VoiceSession extends EventTarget {
   /**
    * @param {import("./player.js").Player} player
-   * @param {object} options `url`, and the fields of `session.start`; `format` may be `auto`
+   * @param {object} options `url`; `accessToken`, a function that gets one, asked before every
+   *   session; and the fields of `session.start`, where `format` may be `auto`
    */
-  constructor(player, { url, format = "auto", ...start } = {}) {
+  constructor(player, { url, accessToken, format = "auto", ...start } = {}) {
     super();
     this.player = player;
     this.url = url ?? new URL("../", import.meta.url).href; // the gateway that serves this file
     this.wanted = { format, ...start };
+    this.accessToken = accessToken;
     this.format = null;
     this.started = null;
     this.turns = []; // not over yet, in order
@@ -51,13 +53,18 @@ export class VoiceSession extends EventTarget {
   async open() {
     this.format = this.wanted.format === "auto" ? await chooseFormat() : this.wanted.format;
     if (this.format === "opus") warmUp();
-    this.link = new Link(this.url, () => ({ ...this.wanted, format: this.format }), {
+    this.link = new Link(this.url, () => this.fields(), {
       onState: (state, detail) => this.connection(state, detail),
       onMessage: (message) => this.message(message),
       onPacket: (packet) => this.packet(packet),
       onWire: (direction, message, bytes) => this.tell("wire", { direction, message, bytes }),
     });
     this.link.open();
+  }
+
+  async fields() {
+    const token = await this.accessToken?.();
+    return { ...this.wanted, format: this.format, ...(token && { access_token: token }) };
   }
 
   get state() {
