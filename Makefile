@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo test lint format bench screenshots clean
 BIN := .venv/bin
-SOURCES := gateway engine training bench tests scripts
+SOURCES := gateway engine training bench examples tests scripts
 
 help: ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
