@@ -21,7 +21,9 @@ from engine.frames import FRAME_BASE
 from engine.noise import scramble
 
 EXTRA_ARGS_KEY = "voxgate"
-"""Where a request's parameters travel in vLLM's `SamplingParams.extra_args`."""
+"""Where a request's parameters travel in vLLM's `SamplingParams.extra_args`,"""
+NUMBER_KEY = "voxgate_number"
+"""and the number by which both processes know it."""
 
 
 class RequestParams(NamedTuple):

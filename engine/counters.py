@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from engine.api import EngineStats
+from engine.cancels import Cancels
 
 
 class Counters:
     """What `stats` reports, fed by vLLM once a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, cancels: Cancels) -> None:
+        self._cancels = cancels
         self.frames = 0
         self.steps = 0
         self._preemptions = self._queries = self._hits = 0
@@ -46,6 +48,7 @@ class Counters:
 
     def record(self, scheduler: Any, iteration: Any) -> None:
         self.steps += 1
+        self._cancels.collect()
         if scheduler is not None:
             self._running = scheduler.num_running_reqs
             self._waiting = scheduler.num_waiting_reqs
@@ -56,6 +59,7 @@ class Counters:
             self._preemptions += iteration.num_preempted_reqs
 
     def snapshot(self, state: str, restarts: int) -> EngineStats:
+        cancel_steps, cancel_seconds = self._cancels.spreads()
         return EngineStats(
             state=state,
             running=self._running,
@@ -67,4 +71,6 @@ class Counters:
             restarts=restarts,
             frames=self.frames,
             steps=self.steps,
+            cancel_steps=cancel_steps,
+            cancel_seconds=cancel_seconds,
         )

@@ -8,7 +8,7 @@ one in /proc for as long as its creator holds it, so whoever is killed leaves no
 Token ids:
 
     [0, text_vocab)               text
-    SPEAKER_BASE + row            a speaker vector, kept for the life of the store
+    SPEAKER_BASE + row + k rows   a speaker vector; k counts the vectors that had the row before it
     STATIC_BASE + row             a registered reference frame, kept for the life of the store
     FRAME_BASE + serial % span    a generated frame; its row in the ring is serial % rows
 
@@ -46,7 +46,7 @@ PATH_VARIABLE = "VOXGATE_FRAMES"
 """Environment variable that tells the engine process where the store is."""
 
 _MAGIC = 0x766F78_6761_7465
-_LAYOUT = 1
+_LAYOUT = 2
 _HEADER_BYTES = 4096
 _FIELDS = (
     "magic",
@@ -62,8 +62,14 @@ _FIELDS = (
     "version",
     "static_used",
     "speakers_used",
+    "steps",
+    "freed",
+    "speaker_rounds",
 )
 _SLOT = {name: index for index, name in enumerate(_FIELDS)}
+
+_FREED_KEPT = 256
+_ROUND = 1 << 40
 
 Codes = npt.NDArray[np.int16]
 
@@ -110,6 +116,7 @@ class StoreShape:
             ("static", (self.static_rows, self.codebooks), np.dtype(np.int16)),
             ("speakers", (self.speaker_rows, self.hidden_size), np.dtype(np.float32)),
             ("hidden", (self.hidden_rows, self.hidden_size), hidden),
+            ("freed", (_FREED_KEPT, 3), np.dtype(np.int64)),
         ]
 
 
@@ -132,6 +139,8 @@ class FrameStore:
     """Registered speaker vectors (speaker_rows, hidden_size)."""
     hidden: npt.NDArray[np.floating[Any]]
     """Ring of hidden states (hidden_rows, hidden_size)."""
+    freed: npt.NDArray[np.int64]
+    """Ring of slots given up: request number, steps begun by then, monotonic nanoseconds."""
 
     def __init__(self, path: Path, descriptor: int, shape: StoreShape) -> None:
         self.path = path
@@ -207,14 +216,37 @@ class FrameStore:
 
     @property
     def epoch(self) -> int:
-        """Salt for prefix caching; see the module."""
-        return self.serial // (self.shape.span // 2)
+        """Salt for prefix caching; see the module. Advances too when ids of speakers repeat."""
+        rounds = int(self._header[_SLOT["speaker_rounds"]])
+        return self.serial // (self.shape.span // 2) + rounds * _ROUND
 
     def reserve(self, count: int) -> int:
         """Hand out `count` serials; returns the first. Only the engine process may call it."""
         first = self.serial
         self._header[_SLOT["serial"]] = first + count
         return first
+
+    @property
+    def steps(self) -> int:
+        """Steps that the engine process has begun."""
+        return int(self._header[_SLOT["steps"]])
+
+    def begin_step(self) -> None:
+        """Count a step. Only the engine process may call it."""
+        self._header[_SLOT["steps"]] += 1
+
+    def note_freed(self, number: int, now_ns: int) -> None:
+        """The slot of a cancelled request is free. Only the engine process may call it."""
+        count = int(self._header[_SLOT["freed"]])
+        self.freed[count % _FREED_KEPT] = number, self.steps, now_ns
+        self._header[_SLOT["freed"]] = count + 1
+
+    def freed_since(self, seen: int) -> tuple[int, npt.NDArray[np.int64]]:
+        """How many slots were given up so far, and (n, 3) rows of `freed` after the first `seen`;
+        the latest only, if it is long ago."""
+        count = int(self._header[_SLOT["freed"]])
+        rows = np.arange(max(seen, count - _FREED_KEPT), count) % _FREED_KEPT
+        return count, self.freed[rows]
 
     def register_frames(self, codes: Codes) -> list[int]:
         """Keep (n, codebooks) codes for the life of the store; returns their token ids.
@@ -249,6 +281,29 @@ class FrameStore:
             self._header[_SLOT["speakers_used"]] = row + 1
             self._header[_SLOT["version"]] += 1
         return SPEAKER_BASE + row
+
+    def replace_speaker(self, token: int, vector: npt.NDArray[np.float32]) -> int:
+        """Give the row of a registered speaker to another one; returns the token id of that.
+
+        The id is new, so that no cached block of the one before can be taken for its own. The old
+        id names the new vector from now on: nothing that uses it may still run. Raises `ValueError`
+        for a wrong shape or an id that is no speaker's.
+        """
+        vector = np.asarray(vector, np.float32)
+        if vector.shape != (self.shape.hidden_size,):
+            raise ValueError(f"expected ({self.shape.hidden_size},) vector, got {vector.shape}")
+        rows = self.shape.speaker_rows
+        row = (token - SPEAKER_BASE) % rows
+        if not SPEAKER_BASE <= token < STATIC_BASE or row >= self.speakers_used:
+            raise ValueError(f"{token} is no speaker of this store")
+        with self._lock:
+            self.speakers[row] = vector
+            fresh = token + rows
+            if fresh >= STATIC_BASE:
+                fresh = SPEAKER_BASE + row
+                self._header[_SLOT["speaker_rounds"]] += 1
+            self._header[_SLOT["version"]] += 1
+        return fresh
 
     def oldest(self, ids: Sequence[int]) -> tuple[int, int]:
         """The oldest ring frame among token ids as (id, age); (0, 0) when there is none.

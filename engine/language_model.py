@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api import EngineStats, SpeechError
-from engine.batch import EXTRA_ARGS_KEY, RequestParams
+from engine.batch import EXTRA_ARGS_KEY, NUMBER_KEY, RequestParams
+from engine.cancels import Cancels
 from engine.checkpoints.base import Codes, CodeSampling
 from engine.counters import Counters
 from engine.frames import FRAME_BASE, FrameStore, StoreShape
@@ -74,9 +76,10 @@ class LanguageModel:
             )
         )
         self._closed = False
-        self._counters = Counters()
+        self._cancels = Cancels(self._store)
+        self._counters = Counters(self._cancels)
         self._engine = SupervisedEngine(settings, self._config, self._store, self._counters)
-        self._names = itertools.count()
+        self._numbers = itertools.count()
 
     async def start(self) -> None:
         """See `SupervisedEngine.start`."""
@@ -87,6 +90,7 @@ class LanguageModel:
         if not self._closed:
             self._closed = True
             await self._engine.close()
+            self._cancels.close()
             self._store.close()
 
     # -- registering -----------------------------------------------------------------------------
@@ -98,6 +102,10 @@ class LanguageModel:
     def register_speaker(self, vector: npt.NDArray[np.float32]) -> int:
         """See `FrameStore.register_speaker`."""
         return self._store.register_speaker(vector)
+
+    def replace_speaker(self, token: int, vector: npt.NDArray[np.float32]) -> int:
+        """See `FrameStore.replace_speaker`."""
+        return self._store.replace_speaker(token, vector)
 
     def alive(self, ids: Sequence[int]) -> bool:
         """Whether every generated frame among `ids` will last for another piece."""
@@ -188,19 +196,23 @@ class LanguageModel:
             ignore_eos=True,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
-            extra_args={EXTRA_ARGS_KEY: list(RequestParams.of(sampling, oldest))},
+            extra_args={
+                EXTRA_ARGS_KEY: list(RequestParams.of(sampling, oldest)),
+                NUMBER_KEY: (number := next(self._numbers)),
+            },
         )
-        request_id = request_id or f"request-{next(self._names)}"
+        request_id = request_id or f"request-{number}"
         stream = llm.generate(
             tokens_input(list(prompt), cache_salt=f"frames-{self._store.epoch}"),
             params,
             request_id,
             priority=priority,
         )
-        frames = 0
+        frames, finished = 0, False
         try:
             async for output in stream:
                 if output.finished:
+                    finished = True
                     self._check_finish(output.outputs[0])
                 elif frames < _EARLY_FRAMES:
                     frames += len(output.outputs[0].token_ids)
@@ -208,8 +220,11 @@ class LanguageModel:
                         _thin_out(llm, request_id, self._settings.stream_interval)
                 yield output
         except EngineDeadError:
+            finished = True
             raise self._engine.gone() from None
         finally:
+            if not finished:
+                self._cancels.begin(number, time.monotonic_ns())
             await stream.aclose()
 
     def _check_finish(self, completion: Any) -> None:

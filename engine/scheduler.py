@@ -1,4 +1,5 @@
-"""vLLM's schedulers, with requests of listeners far ahead resting while others are in a hurry.
+"""vLLM's schedulers, with requests of listeners far ahead resting while others are in a hurry, and
+with a note of every slot that a cancelled request gives up.
 
 Priorities order vLLM's queue only until a request is let in: from then on it would take part in
 every step.
@@ -6,12 +7,17 @@ every step.
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import RequestStatus
 
+from engine.batch import NUMBER_KEY
+from engine.frames import PATH_VARIABLE, FrameStore
 from engine.lead import Leads, Standing
 
 _FULL = 0.9
@@ -27,8 +33,30 @@ class _Paced:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._leads = Leads()
+        self._store = FrameStore.attach(Path(os.environ[PATH_VARIABLE]))
+
+    def finish_requests(self: Any, request_ids: Any, finished_status: Any) -> Any:
+        aborted = finished_status == RequestStatus.FINISHED_ABORTED
+        numbers = self._numbers(request_ids) if aborted else []
+        finished = super().finish_requests(request_ids, finished_status)  # type: ignore[misc]
+        for number in numbers:
+            self._store.note_freed(number, time.monotonic_ns())
+        return finished
+
+    def _numbers(self: Any, request_ids: Any) -> list[int]:
+        """Of those that still have a slot, or wait for one."""
+        if isinstance(request_ids, str):
+            request_ids = (request_ids,)
+        named = self.requests if request_ids is None else request_ids
+        requests = [self.requests.get(name) for name in named]
+        return [
+            request.sampling_params.extra_args[NUMBER_KEY]
+            for request in requests
+            if request is not None and not request.is_finished()
+        ]
 
     def schedule(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._store.begin_step()
         resting = self._resting()
         if not resting:
             return super().schedule(*args, **kwargs)  # type: ignore[misc]

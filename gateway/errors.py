@@ -95,6 +95,10 @@ ERRORS: dict[str, ErrorKind] = {
         "Try again; lower the load if it comes back.",
     ),
     "context_expired": ErrorKind("The piece before it was forgotten.", "Try again."),
+    "engine_full": ErrorKind(
+        "More voices were asked for lately than the engine has room for.",
+        "Use one of the listed voices, or try again in some minutes.",
+    ),
     "engine_restarting": ErrorKind("The speech engine is being restarted.", "Try again shortly."),
     "engine_stopped": ErrorKind("The speech engine has stopped.", "Try again later."),
     "piece_failed": ErrorKind(

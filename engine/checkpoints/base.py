@@ -83,7 +83,12 @@ class Registrar(Protocol):
         ...
 
     def register_speaker(self, vector: npt.NDArray[np.float32]) -> int:
-        """Keep one speaker vector (hidden,) for the life of the engine; returns its token id."""
+        """Keep one speaker vector (hidden,) for the life of the engine; returns its token id.
+        Raises `SpeechError("engine_full")`."""
+        ...
+
+    def replace_speaker(self, token: int, vector: npt.NDArray[np.float32]) -> int:
+        """Keep a vector in the place of another one; returns its token id."""
         ...
 
 

@@ -7,6 +7,8 @@ speaker, else no speaker at all, which lets every piece choose one.
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +22,8 @@ _MIN_SPEAKER_TEXT = 64
 """Voice names are shorter, texts of speaker vectors much longer."""
 _RANDOM = "random-"
 _MAX_SEED_DIGITS = 9
+_IDLE_SECONDS = 600.0
+"""A voice that was not asked for so long has no piece in the engine any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +38,21 @@ class Speaker:
 class Speakers:
     """The voices of one release. Raises `CheckpointError` when random ones cannot be had."""
 
-    def __init__(self, release: Release, random_speakers: int) -> None:
+    def __init__(
+        self,
+        release: Release,
+        random_speakers: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._hidden = release.sizes.hidden
         self._statistics = release.statistics
         self._voices = _catalogue(release, random_speakers)
         self._default = DEFAULT_VOICE if DEFAULT_VOICE in self._voices else next(iter(self._voices))
         self._known: dict[str, Speaker] = {}
-        self._register: Callable[[ChatTTSVoice], Speaker] | None = None
+        self._guests: OrderedDict[str, tuple[Speaker, float]] = OrderedDict()
+        """Voices that are not listed, and when they were last asked for, the latest last."""
+        self._registrar: Registrar | None = None
+        self._clock = clock
 
     def cards(self) -> Sequence[Voice]:
         default = replace(self._voices[self._default].card, id=DEFAULT_VOICE)
@@ -68,7 +80,7 @@ class Speakers:
             return Speaker(id, read(reference.text), tuple(frames))
 
         self._known = {id: register(voice) for id, voice in self._voices.items()}
-        self._register = register
+        self._registrar = registrar
 
     def registered(self) -> Collection[Speaker]:
         return self._known.values()
@@ -76,15 +88,33 @@ class Speakers:
     def get(self, name: str) -> Speaker:
         """A voice by name or by its speaker text, registered now if it is new.
 
-        Raises `SpeechError`: `unknown_voice`, or `engine_full` when no more can be registered.
+        When there is no more room it takes the place of the one not asked for longest. Raises
+        `SpeechError`: `unknown_voice`, or `engine_full` when that was asked for just now.
         """
         if name == DEFAULT_VOICE:
             name = self._default
-        if name not in self._known:
-            if self._register is None:
-                raise RuntimeError("voices are registered before the first piece is planned")
-            self._known[name] = self._register(self._unlisted(name))
-        return self._known[name]
+        if name in self._known:
+            return self._known[name]
+        guest = self._guests.pop(name, None)
+        speaker = self._let_in(self._unlisted(name)) if guest is None else guest[0]
+        self._guests[name] = speaker, self._clock()
+        return speaker
+
+    def _let_in(self, voice: ChatTTSVoice) -> Speaker:
+        if self._registrar is None:
+            raise RuntimeError("voices are registered before the first piece is planned")
+        assert voice.vector is not None, "only listed voices have none"
+        vector = unit(voice.vector)
+        try:
+            return Speaker(self._registrar.register_speaker(vector))
+        except SpeechError:
+            if not self._guests:
+                raise
+            name, (longest, asked_at) = next(iter(self._guests.items()))
+            if self._clock() - asked_at < _IDLE_SECONDS:
+                raise
+            del self._guests[name]
+            return Speaker(self._registrar.replace_speaker(longest.id, vector))
 
     def _unlisted(self, name: str) -> ChatTTSVoice:
         seed = name.removeprefix(_RANDOM)

@@ -265,6 +265,37 @@ async def test_a_cancel_frees_the_engine(gateway: Gateway) -> None:
         assert after.samples > 0
 
 
+async def test_a_cancelled_piece_gives_its_slot_up_within_two_steps(gateway: Gateway) -> None:
+    async def within(steps: str) -> float:
+        async with httpx.AsyncClient(base_url=gateway.http) as http:
+            metrics = (await http.get("/metrics")).text
+        found = re.search(
+            rf'^voxgate_engine_cancel_steps_bucket{{le="{re.escape(steps)}"}} (\S+)$', metrics, re.M
+        )
+        assert found is not None
+        return float(found[1])
+
+    async def interrupted() -> None:
+        async with VoiceClient(gateway.http) as client:
+            for _ in range(10):
+                async with aclosing(client.speak(ENGLISH[1])) as events:
+                    async for event in events:
+                        if isinstance(event, Audio):
+                            await client.cancel(played_ms=0)
+                            break
+                    async for _ in events:
+                        pass
+
+    before = [await within(steps) for steps in ("2.0", "+Inf")]
+    await asyncio.gather(*(interrupted() for _ in range(3)))
+    async with asyncio.timeout(10):
+        while await running(gateway):
+            await asyncio.sleep(0.01)
+    quick, all_of_them = np.subtract([await within(steps) for steps in ("2.0", "+Inf")], before)
+    assert all_of_them >= 30
+    assert quick >= 0.99 * all_of_them
+
+
 async def test_a_listener_that_vanishes_frees_the_engine(gateway: Gateway) -> None:
     client = await VoiceClient(gateway.http).__aenter__()
     await client.send("text.append", text=" ".join(ENGLISH * 5))

@@ -83,6 +83,30 @@ def test_registering_what_does_not_fit_changes_nothing(store: FrameStore) -> Non
         store.register_speaker(np.zeros(7, np.float32))
 
 
+def test_a_speaker_takes_the_row_of_another_under_a_new_id(store: FrameStore) -> None:
+    first, second = (store.register_speaker(np.full(8, fill, np.float32)) for fill in (1, 2))
+    version, epoch = store.version, store.epoch
+    fresh = store.replace_speaker(first, np.full(8, 3, np.float32))
+    rows = store.shape.speaker_rows
+    assert fresh not in (first, second)
+    assert SPEAKER_BASE <= fresh < STATIC_BASE
+    assert (fresh - first) % rows == 0
+    assert store.speakers[:2, 0].tolist() == [3, 2]
+    assert store.version == version + 1
+    ids = {first, fresh}
+    while store.epoch == epoch:
+        fresh = store.replace_speaker(fresh, np.full(8, 4, np.float32))
+        assert store.epoch != epoch or fresh not in ids
+        ids.add(fresh)
+    # Ids repeat from here on, under another salt.
+    assert fresh == first
+    for wrong in (SPEAKER_BASE - 1, STATIC_BASE, SPEAKER_BASE + 2):
+        with pytest.raises(ValueError, match="no speaker"):
+            store.replace_speaker(wrong, np.zeros(8, np.float32))
+    with pytest.raises(ValueError, match="8"):
+        store.replace_speaker(fresh, np.zeros(7, np.float32))
+
+
 def test_read_returns_codes_and_hidden_in_the_order_asked(store: FrameStore) -> None:
     ids = write(store, 10)
     codes, hidden = store.read([ids[7], ids[2]])

@@ -273,6 +273,33 @@ async def quiet(lm: LanguageModel) -> None:
     await until(idle)
 
 
+async def test_a_cancelled_request_gives_its_slot_up_within_steps(
+    lm: LanguageModel, voice: list[int]
+) -> None:
+    patient = lm.generate([*voice, 5], replace(SAMPLING, min_frames=380, max_frames=380))
+    await anext(patient)
+    before = lm.stats()
+    for group in range(8):
+        doomed = [
+            lm.generate([*voice, 6, group], replace(SAMPLING, seed=seed)) for seed in range(10)
+        ]
+        for generation in doomed:
+            await anext(generation)
+        for generation in doomed:
+            await generation.aclose()
+            await anext(patient)
+    await patient.aclose()
+    await quiet(lm)
+    after = lm.stats()
+    counts = np.subtract(after.cancel_steps.counts, before.cancel_steps.counts)
+    # The patient one is among them, with nothing left to follow it.
+    assert counts.sum() == 81
+    # A step of this model takes a millisecond, about what a message between the processes does.
+    assert counts[:2].sum() >= 0.9 * 81, counts
+    assert counts[:3].sum() >= 0.97 * 81, counts
+    assert after.cancel_seconds.total - before.cancel_seconds.total > 0.0
+
+
 async def test_requests_opened_and_aborted_leave_nothing(
     lm: LanguageModel, voice: list[int]
 ) -> None:

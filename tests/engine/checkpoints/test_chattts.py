@@ -17,6 +17,8 @@ from engine.api import Sampling, SpeechError, SpeechRequest
 from engine.checkpoints import base16384
 from engine.checkpoints.base import CheckpointError, PromptContext
 from engine.checkpoints.chattts import MAX_CONTEXT_POSITIONS, ChatTTSCheckpoint, speed_tag
+from engine.checkpoints.chattts_release import Release
+from engine.checkpoints.chattts_speakers import Speakers
 from engine.checkpoints.random_release import SMALL, write_release
 from engine.checkpoints.speaker_vectors import encode_codes, encode_vector, unit
 from engine.frames import FRAME_BASE, SPEAKER_BASE, STATIC_BASE, FrameStore, StoreShape
@@ -74,6 +76,42 @@ def opened(release: Path, store: Store, **options: Any) -> ChatTTSCheckpoint:
 
 
 # -- voices --------------------------------------------------------------------------------------
+
+
+def test_voices_that_are_not_listed_make_room_for_others(release: Path) -> None:
+    now = 0.0
+    store = Store.create(
+        StoreShape(rows=64, codebooks=4, hidden_size=HIDDEN, speaker_rows=3, static_rows=1)
+    )
+    found = Release.open(with_statistics(release))
+    speakers = Speakers(found, 1, lambda: now)
+    speakers.register(
+        store, open_speaker=0, read=lambda _text: (), encode=lambda _pcm: np.zeros((0, 4), np.int16)
+    )
+    listed = speakers.get("default")
+    first, second = speakers.get("random-7"), speakers.get("random-8")
+    kept = {
+        speaker.id: store.speakers[(speaker.id - SPEAKER_BASE) % 3].copy()
+        for speaker in (listed, second)
+    }
+    now = 500.0
+    assert speakers.get("random-7") == first
+    with pytest.raises(SpeechError) as full:
+        speakers.get("random-9")
+    assert full.value.code == "engine_full"
+    now = 700.0
+    assert speakers.get("random-8") == second
+    now = 1101.0
+    # The one not asked for longest goes, and not the listed one.
+    third = speakers.get("random-9")
+    assert third.id not in (listed.id, first.id, second.id)
+    assert (third.id - first.id) % 3 == 0
+    for id, vector in kept.items():
+        assert np.array_equal(store.speakers[(id - SPEAKER_BASE) % 3], vector)
+    assert speakers.get("random-8") == second
+    now = 3000.0
+    assert speakers.get("random-7").id not in (first.id, second.id, third.id, listed.id)
+    store.close()
 
 
 def test_without_voices_the_speaker_is_left_open(release: Path, store: Store) -> None:
