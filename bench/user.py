@@ -46,6 +46,8 @@ class User:
     turns: list[Turn] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Codes of the errors met."""
+    retry_after_ms: int | None = None
+    """When a server that refused wants to be asked again."""
     samples: int = 0
     """Received within the window."""
 
@@ -65,6 +67,7 @@ class User:
                     await asyncio.sleep(max(0.0, playing) + thinking)
         except GatewayError as failure:
             self.errors.append(failure.code)
+            self.retry_after_ms = failure.retry_after_ms
 
     async def _hear(self, client: VoiceClient, turn: Turn) -> None:
         async with aclosing(client.speak(self._write(turn))) as events:
