@@ -3,8 +3,8 @@
     python -m bench.overload --seconds 120 --json docs/benchmarks/overload-cpu.json
 
 A few users first, from whom the gateway learns what its engine carries; then three times that many
-(or `--streams`), who never stop to think and, where they are refused, come back when told. Those let
-in should hear no gap behind a 100 ms jitter buffer, and be nearly as many as the engine carries.
+(or `--streams`), who never stop to think and, where refused, come back when told. Those let in
+should hear no gap behind a 100 ms jitter buffer, and be nearly as many as the engine carries.
 """
 
 from __future__ import annotations
