@@ -158,7 +158,7 @@ def denial(denied: Denied) -> Response:
     """An answer that clients of every protocol served here can read."""
     kind = ERRORS[denied.code]
     message = denied.message or kind.meaning
-    body = {
+    body: dict[str, object] = {
         "code": denied.code,
         "message": message,
         "hint": kind.hint,

@@ -20,6 +20,7 @@ COMMANDS = {
     "replay": "run recorded sessions again and compare every message",
     "config": "show the settings in force and what they mean",
     "keys": "add, list and revoke API keys",
+    "probe": "ask a gateway whether it lives or speaks, for health checks",
     "doctor": "check this machine and say how to fix it",
 }
 EPILOG = """examples:

@@ -109,9 +109,11 @@ class VoiceClient:
         captions: bool = True,
         live: bool = True,
         reconnect: bool = False,
+        api_key: str | None = None,
         link: Wire | None = None,
     ) -> None:
-        """`url`: of the gateway, http(s) or ws(s). The rest is that of `session.start`, see
+        """`url`: of the gateway, http(s) or ws(s). `api_key`: if it asks for one; left out, that of
+        the variable `VOXGATE_API_KEY`. The rest is that of `session.start`, see
         docs/protocol.md. `link` takes the place of a WebSocket.
         """
         self.url = url if link is not None else stream_url(url)
@@ -136,7 +138,7 @@ class VoiceClient:
             "live": live,
             "resume": reconnect or None,
         }
-        self.link: Wire = link or Link(self.url, reconnect=reconnect)
+        self.link: Wire = link or Link(self.url, reconnect=reconnect, api_key=api_key)
         self._writable = asyncio.Event()
         self._synced = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None

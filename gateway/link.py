@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import secrets
 from collections import deque
 from itertools import islice
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
+KEY_VARIABLE = "VOXGATE_API_KEY"
 _CONNECT_SECONDS = 10.0
 _PING_SECONDS = 5.0
 """A lost connection is found well before the server gives the session up."""
@@ -50,8 +54,10 @@ class Link:
     replaced by another one without anybody noticing.
     """
 
-    def __init__(self, url: str, *, reconnect: bool) -> None:
-        self.url = url
+    def __init__(self, url: str, *, reconnect: bool, api_key: str | None = None) -> None:
+        """`api_key`: if the server asks for one; else the variable `VOXGATE_API_KEY`."""
+        self.url = _routed(url) if reconnect else url
+        self._key = api_key or os.environ.get(KEY_VARIABLE)
         self.resumes = 0
         """How often the session went on over another connection."""
         self._reconnect = reconnect
@@ -114,6 +120,7 @@ class Link:
         ping = _PING_SECONDS if self._reconnect else 20.0
         return await connect(
             self.url,
+            additional_headers={"authorization": f"Bearer {self._key}"} if self._key else None,
             compression=None,
             max_size=None,
             open_timeout=_CONNECT_SECONDS,
@@ -196,6 +203,16 @@ def _refused(url: str, refusal: InvalidStatus) -> GatewayError:
         return GatewayError(error["code"], error["message"], error.get("retry_after_ms"))
     except (ValueError, KeyError, TypeError):
         return GatewayError("unreachable", f"{url}: {refusal}")
+
+
+def _routed(url: str) -> str:
+    """A name that is the same on every connection of the session, by which a load balancer finds
+    the server where it lives."""
+    parts = urlsplit(url)
+    if "route=" in parts.query:
+        return url
+    query = "&".join(filter(None, (parts.query, f"route={secrets.token_urlsafe(9)}")))
+    return urlunsplit(parts._replace(query=query))
 
 
 def _was_lost(closed: ConnectionClosed) -> bool:

@@ -1,0 +1,69 @@
+# syntax=docker/dockerfile:1.7
+# Images of Voxgate: `cpu` (the default) and `cuda`. Build from the root of a clone:
+#   docker build --target cpu  -t voxgate:cpu  .
+#   docker build --target cuda -t voxgate:cuda .
+# Nothing runs as root, and nothing but /tmp and /var/lib/voxgate is written:
+#   docker run --read-only --tmpfs /tmp:exec --cap-drop ALL --security-opt no-new-privileges \
+#     -v voxgate:/var/lib/voxgate -p 127.0.0.1:8080:8080 -e VOXGATE_INSECURE=true voxgate:cpu
+# Python packages are pinned to version and hash by requirements/*.lock. The base is pinned to a
+# version; release builds add its digest: --build-arg DEBIAN=debian:12.12-slim@sha256:...
+ARG DEBIAN=debian:12.12-slim
+
+FROM ${DEBIAN} AS base
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+ENV LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+
+FROM base AS build
+# Debian stable changes versions for security only, and those fixes are wanted.
+# hadolint ignore=DL3008
+RUN apt-get update -q \
+    && apt-get install -y -q --no-install-recommends python3 python3-venv binutils ca-certificates \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY deploy/image/install.sh deploy/image/
+COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY requirements requirements
+COPY gateway gateway
+COPY engine engine
+COPY training training
+COPY bench bench
+COPY web web
+
+FROM build AS build-cpu
+RUN --mount=type=cache,target=/root/.cache/pip deploy/image/install.sh python cpu
+
+FROM build AS build-cuda
+RUN --mount=type=cache,target=/root/.cache/pip deploy/image/install.sh python cuda
+
+FROM base AS run
+RUN groupadd --gid 10001 voxgate \
+    && useradd --uid 10001 --gid 10001 --home-dir /var/lib/voxgate --shell /usr/sbin/nologin voxgate \
+    && install -d -o 10001 -g 10001 -m 0750 /var/lib/voxgate
+ENV PATH=/opt/voxgate/bin:$PATH \
+    HOME=/var/lib/voxgate \
+    XDG_CACHE_HOME=/var/lib/voxgate/cache \
+    TMPDIR=/tmp \
+    VOXGATE_HOST=0.0.0.0 \
+    VOXGATE_PORT=8080 \
+    VOXGATE_LOG_FORMAT=json
+WORKDIR /var/lib/voxgate
+VOLUME /var/lib/voxgate
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=8s --start-period=180s --retries=3 \
+    CMD ["voxgate", "probe", "--ready"]
+ENTRYPOINT ["tini", "--", "voxgate"]
+CMD ["serve", "--log-level", "info"]
+
+FROM run AS cuda
+COPY --from=build-cuda /src/deploy/image/install.sh /usr/local/lib/voxgate/install.sh
+RUN /usr/local/lib/voxgate/install.sh system cuda
+COPY --from=build-cuda /opt/voxgate /opt/voxgate
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+USER 10001:10001
+
+FROM run AS cpu
+COPY --from=build-cpu /src/deploy/image/install.sh /usr/local/lib/voxgate/install.sh
+RUN /usr/local/lib/voxgate/install.sh system cpu
+COPY --from=build-cpu /opt/voxgate /opt/voxgate
+USER 10001:10001
