@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "gateway")]
+_TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(Path(__file__).parent), str(_TESTS / "gateway"), str(_TESTS / "web")]
 
 _spec = importlib.util.spec_from_file_location(
     "gateway_conftest", Path(__file__).parents[1] / "gateway" / "conftest.py"

@@ -10,14 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from browser import installed_chromium
 from fake_engine import FakeSynthesizer, Script
 from gateway_conftest import Run
 from playwright.async_api import Page, async_playwright
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "web"))
-
-from browser import installed_chromium
 
 
 @contextlib.asynccontextmanager
