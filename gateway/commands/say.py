@@ -14,7 +14,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
-from gateway.client import Audio, GatewayError, Text, VoiceClient
+from gateway.client import Audio, Flush, GatewayError, Text, VoiceClient
 from gateway.commands.console import DEFAULT_URL, CommandError, command, starting, stderr
 from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
 from gateway.commands.local_engine import add_engine_options, engine_factory
@@ -134,7 +134,7 @@ async def speak(client: VoiceClient, text: Text, writer: Writer) -> Spoken:
     """One turn into `writer`; errors of single pieces go to standard error."""
     began: float | None = None
 
-    async def timed() -> AsyncIterator[str]:
+    async def timed() -> AsyncIterator[str | Flush]:
         nonlocal began
         if isinstance(text, str):
             began = time.perf_counter()

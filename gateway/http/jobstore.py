@@ -86,7 +86,7 @@ class JobStore:
             if row is None:
                 return None
             rows = cursor.execute(f"{_TASKS} where job = ? order by number", (id,)).fetchall()
-        return Job(*row, tasks=[_task(each) for each in rows])
+        return Job(*row, [_task(each) for each in rows])
 
     def task(self, job: str, number: int) -> Task | None:
         with self._lock:

@@ -95,7 +95,7 @@ def _openai_paths() -> Json:
 def _elevenlabs_paths() -> Json:
     refused = errors("ElevenLabsError", (404, 422, *_REFUSALS))
     audio = sorted({sound.media_type for sound in ELEVENLABS.values()})
-    asked = {
+    asked: Json = {
         "parameters": [
             _path_parameter("voice_id"),
             _query(
