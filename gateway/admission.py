@@ -28,6 +28,8 @@ _TROUBLE_SHARE = 0.05
 """Live listeners who ran dry within so many seconds, beyond which nobody else is let in."""
 _NOBODY = 0.5
 """Demand below which there is nobody to disturb."""
+_SURE_SECONDS = 3.0
+"""Of work that was watched."""
 _MOST_ROUNDS = 14.0
 """Nobody is told to wait longer than so many times `retry_after_ms`, and once."""
 
@@ -82,12 +84,16 @@ class Admission:
     def demand(self, sessions: int) -> float:
         """Streams at once that so many sessions are expected to need. Who came since the last look
         counts as speaking until they show otherwise."""
-        return self._demand + max(0, sessions - self._sessions)
+        if sessions < self._sessions:
+            return self._demand * sessions / self._sessions
+        return self._demand + sessions - self._sessions
 
     @property
     def capacity(self) -> float:
-        """Streams at once that nobody runs dry of; one is always served as well as it can be."""
-        return max(1.0, self._supply.capacity * (self._settings.capacity_share or 1.0))
+        """Streams at once that nobody runs dry of; one is always served as well as it can be, and
+        two before it is sure that they cannot."""
+        least = 1.0 if self._supply.seconds > _SURE_SECONDS else 2.0
+        return max(least, self._supply.capacity * (self._settings.capacity_share or 1.0))
 
     def pressure(self, sessions: int, now: float) -> float:
         """Demand over capacity: 1 is full, 0 idle; at least 1 while listeners run dry."""

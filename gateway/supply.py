@@ -144,9 +144,9 @@ class Supply:
         self._peak = max(x, self._peak * math.exp(-seconds / _PEAK_SECONDS))
 
     @property
-    def measured(self) -> bool:
-        """Whether the engine was seen at work yet."""
-        return self._seconds > 0.0
+    def seconds(self) -> float:
+        """Of work that was seen, late work counting more."""
+        return self._seconds
 
     def cost(self) -> tuple[float, float]:
         """`a` and `b` of `n = a x + b n x`, in seconds a second."""
@@ -165,7 +165,7 @@ class Supply:
     @property
     def capacity(self) -> float:
         """Streams at once whose leads do not shrink; infinite before anything was measured."""
-        if not self.measured:
+        if not self._seconds:
             return math.inf
         a, b = self.cost()
         believed = _GROWTH * self._peak + _START

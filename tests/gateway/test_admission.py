@@ -67,6 +67,14 @@ def test_who_is_silent_for_long_makes_room() -> None:
     assert gate.refusal(17, READY, now) is None
 
 
+def test_who_left_makes_room_at_once() -> None:
+    gate, people = admission(20.0), [Someone() for _ in range(17)]
+    gate.look(people, READY, 100.0)
+    assert gate.refusal(17, READY, 100.0) is not None
+    assert gate.demand(8) == pytest.approx(8.0)
+    assert gate.refusal(8, READY, 100.1) is None
+
+
 def test_half_of_the_time_is_not_half_a_stream() -> None:
     """Of many who speak now and then, more than the mean may speak at once."""
     gate, people = admission(100.0), [Someone() for _ in range(40)]

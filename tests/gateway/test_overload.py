@@ -183,8 +183,8 @@ def test_a_light_load_is_never_refused() -> None:
 
 def test_an_engine_too_slow_for_one_still_serves_one() -> None:
     engine = BoundedEngine(40.0, 5.0)
-    outcome = overload(engine, 3, within=1.0, seconds=30.0)
-    assert len(outcome.admitted) == 1
+    outcome = overload(engine, 6, within=20.0, seconds=30.0)
+    assert 1 <= len(outcome.admitted) <= 2
 
 
 def test_the_share_can_be_switched_off() -> None:

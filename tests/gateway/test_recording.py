@@ -94,6 +94,30 @@ async def test_a_replay_gives_the_same_messages(
     assert path.with_suffix(".f32").exists() == audio
 
 
+async def test_a_session_that_was_resumed_replays_too(run: Run, tmp_path: Path) -> None:
+    slow = FakeSynthesizer(
+        lambda _request, _number: Script(samples=24_000, chunk=1_200, delay=0.01)
+    )
+    async with run(slow, record_dir=str(tmp_path)) as running:
+        async with running.client(reconnect=True) as client:
+            packets = 0
+            async for event in client.speak(TEXT):
+                packets += isinstance(event, Audio)
+                if packets in (5, 30):
+                    client.link._socket.transport.abort()
+            assert client.link.resumes == 2
+        await running.quiet()
+    # Each connection began a session of its own, which gave way to the first.
+    outcomes = {path: replay(path, offer_of) for path in recordings(tmp_path)}
+    assert len(outcomes) == 3
+    assert [outcome.difference for outcome in outcomes.values()] == [None] * 3
+    [whole] = [path for path in outcomes if "session.started" in path.read_text()]
+    kinds = [event.get("event") for event in events(whole)]
+    assert kinds.count("resume") == 2
+    # What was sent again was not made again, and the replay sent it again too.
+    assert outcomes[whole].packets >= packets
+
+
 async def test_text_is_in_it_and_sound_only_where_asked(run: Run, tmp_path: Path) -> None:
     path = await record(run, tmp_path, audio=False)
     packets = [event for event in events(path) if "audio" in event and event["event"] == "take"]

@@ -37,7 +37,7 @@ def work(supply: Supply, now: float, pieces: int, cost: tuple[float, float], spa
 def test_nothing_is_known_before_anything_was_made() -> None:
     supply = Supply()
     supply.look(READY, 5.0)
-    assert not supply.measured
+    assert supply.seconds == 0.0
     assert supply.capacity == math.inf
 
 
@@ -110,7 +110,7 @@ async def test_every_piece_of_an_engine_is_counted() -> None:
     async for _ in metered.speak(LIVE):
         now += 0.25
     supply.look(READY, now)
-    assert supply.measured
+    assert supply.seconds == pytest.approx(1.0)
     a, b = supply.cost()
     # 2 s of audio in a second; the last step belongs to its reader.
     assert a + b == pytest.approx(0.5)
