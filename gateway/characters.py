@@ -33,6 +33,11 @@ def units(text: str) -> int:
     return 3 * len(text) - 2 * len(_WIDE.sub("", text))
 
 
+def expected_seconds(text: str, speed: float) -> float:
+    """Roughly how long a text takes to say; digits are said as words."""
+    return units(text) / UNITS_PER_SECOND / speed
+
+
 def speakable(text: str) -> bool:
     """Whether `text` holds a letter or a digit."""
     return SPEAKABLE.search(text) is not None

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from gateway.runaway import expected_seconds
+from gateway.characters import expected_seconds
 from gateway.settling import Settler
 
 FASTEST = 1.4

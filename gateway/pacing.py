@@ -33,12 +33,6 @@ def lead_at_end(lead: float, expected: float, made: float, elapsed: float) -> fl
     return lead + remaining - remaining * elapsed / made
 
 
-def expected_seconds(text: str, speed: float) -> float:
-    """Roughly how long a piece takes to say: 14 characters a second, CJK 4.5."""
-    wide = sum(1 for character in text if "\u2e80" <= character <= "\uffef")
-    return (wide / 4.5 + (len(text) - wide) / 14.0) / speed
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a new session is not let in."""

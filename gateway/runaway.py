@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.api import AUDIBLE, SAMPLE_RATE, Pcm
-from gateway.characters import UNITS_PER_SECOND, units
+from gateway.characters import expected_seconds
 
 Verdict = Literal["length", "silence", "repetition"]
 
@@ -37,11 +37,6 @@ _DRONE_DB = 1.0
 """Change from frame to frame of a sound that is stuck."""
 
 Features = npt.NDArray[np.float64]
-
-
-def expected_seconds(text: str, speed: float) -> float:
-    """Roughly how long a text takes to say; digits are said as words."""
-    return units(text) / UNITS_PER_SECOND / speed
 
 
 def _edges() -> npt.NDArray[np.int64]:

@@ -6,12 +6,14 @@ from bisect import insort
 from collections.abc import Sequence
 
 from engine.api import SAMPLE_RATE, SpeechError
-from gateway.pacing import expected_seconds, lead_at_end, priority
+from gateway.characters import expected_seconds
+from gateway.pacing import lead_at_end, priority
 from gateway.settings import Settings
 from gateway.turn import Piece, State, Turn
 
 _FIRST_RETRY_SECONDS = 0.1
 _LOOK_AGAIN_SECONDS = 0.1
+_RUNAWAY_RETRIES = 2
 Started = tuple[Piece, int]
 
 
@@ -54,10 +56,7 @@ class Scheduler:
         It is, if that may help and nobody heard any of it.
         """
         del self._running[piece.key]
-        retry = error.retryable or error.code == "context_expired"
-        # Another seed may do at any time; what else failed is not waited for without end.
-        late = now - piece.cut_at > self._settings.piece_retry_seconds and error.code != "runaway"
-        if not retry or late or not piece.turn.drop(piece):
+        if not self._may_retry(piece, error, now) or not piece.turn.drop(piece):
             piece.state = State.FAILED
             piece.error = error
             return False
@@ -67,6 +66,16 @@ class Scheduler:
         piece.state = State.WAITING
         insort(self._waiting, piece, key=_by_key)
         return True
+
+    def _may_retry(self, piece: Piece, error: SpeechError, now: float) -> bool:
+        if error.code == "context_expired":
+            return True
+        if error.code == "runaway":
+            # Another seed may do, at any time, but not if the text is the cause.
+            return error.retryable and piece.attempts < _RUNAWAY_RETRIES
+        # What else failed is not waited for without end.
+        waited = now - piece.cut_at
+        return error.retryable and waited <= self._settings.piece_retry_seconds
 
     def drop(self, turn: Turn | None = None) -> list[Piece]:
         """Forget the pieces of one turn, or all; returns those in the engine."""

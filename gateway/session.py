@@ -37,7 +37,6 @@ _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
 _TICK_SECONDS = 0.001
 """Times are rounded up to this, so that a deadline always lies in the future."""
-_RUNAWAY_RETRIES = 2
 _DRAINED = Close(1012, "draining")
 _RELEASE_LEAD_SECONDS = 0.5
 """A writer's silence matters once the listener has less than this in hand."""
@@ -174,25 +173,21 @@ class Session:
         piece = self._scheduler.running(key)
         if piece is None:
             return
+        self._give_up(piece, error, now)
+        self._schedule(now)
+
+    def _give_up(self, piece: Piece, error: SpeechError, now: float) -> bool:
+        """An attempt at a piece is over without success; returns whether there will be another."""
         again = self._scheduler.failed(piece, error, now)
         outcome = "retried" if again else "failed"
         self._observer.piece_over(outcome, piece.turn.number, piece.index)
-        self._schedule(now)
+        return again
 
     def _ran_away(self, piece: Piece, verdict: str, chunk: AudioChunk, now: float) -> None:
         """A piece does not find its end: speak it anew if nobody heard it, else end it here."""
-        again = self._scheduler.failed(
-            piece,
-            SpeechError(
-                "runaway",
-                ERRORS["runaway"].meaning,
-                retryable=piece.attempts < _RUNAWAY_RETRIES,
-            ),
-            now,
-        )
+        error = SpeechError("runaway", ERRORS["runaway"].meaning, retryable=True)
+        again = self._give_up(piece, error, now)
         self._observer.runaway(verdict, "retried" if again else "ended")
-        outcome = "retried" if again else "failed"
-        self._observer.piece_over(outcome, piece.turn.number, piece.index)
         if not chunk.final:
             self._commands.append(CancelPiece(piece.key))
 

@@ -15,12 +15,11 @@ import numpy as np
 
 from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
 from gateway.captions import Span, heard_until
-from gateway.characters import CJK
+from gateway.characters import CJK, expected_seconds
 from gateway.cutting import Pause, TurnPiece, TurnText
 from gateway.encoding import Encoder
 from gateway.errors import ERRORS
 from gateway.loudness import Leveller
-from gateway.pacing import expected_seconds
 from gateway.pauses import PAUSES, SHORTEST, Pauses, milliseconds
 from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
 from gateway.runaway import Guard, GuardMaker, RunawayGuard

@@ -13,10 +13,10 @@ from fake_engine import FakeSynthesizer, Script
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.characters import expected_seconds
 from gateway.cli import main
 from gateway.cues import CueError, Update, read_file, read_line
 from gateway.follower import FASTEST, Follower, Skipped
-from gateway.runaway import expected_seconds
 from gateway.settling import Settler, tokens
 
 # -- words that are said once ----------------------------------------------------------------------

@@ -9,7 +9,6 @@ from gateway.pacing import (
     JITTER_SECONDS,
     Playhead,
     admit,
-    expected_seconds,
     lead_at_end,
     priority,
 )
@@ -38,11 +37,6 @@ def test_the_lead_grows_while_a_piece_is_made_faster_than_it_is_heard() -> None:
     assert lead_at_end(1.0, expected=4.0, made=2.0, elapsed=2.0) == 1.0
     assert lead_at_end(1.0, expected=4.0, made=2.0, elapsed=4.0) == -1.0
     assert lead_at_end(1.0, expected=1.0, made=2.0, elapsed=4.0) == 1.0
-
-
-def test_mandarin_is_reckoned_by_character() -> None:
-    assert expected_seconds("你好你好你好你好你", 1.0) == pytest.approx(2.0)
-    assert expected_seconds("a" * 14, 2.0) == pytest.approx(0.5)
 
 
 def stats(state: str = "ready", waiting: int = 0) -> EngineStats:
