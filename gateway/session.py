@@ -24,7 +24,7 @@ from gateway.loudness import Leveller
 from gateway.offer import Offer
 from gateway.outlet import Outlet
 from gateway.protocol import Error, ProtocolError
-from gateway.replay import Replay
+from gateway.resend import Resend
 from gateway.scheduler import Scheduler
 from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
@@ -79,7 +79,7 @@ class Session:
         self._answers = Answers(observer)
         self._outlet = Outlet(self._turns, observer, now)
         self._flow = WriterFlow(settings.max_backlog_chars, settings.chars_per_second)
-        self._replay = Replay(0)
+        self._resend = Resend(0)
         self.transcript = Transcript()
         self._resumed: protocol.SessionResumed | None = None
         self._received = 0
@@ -138,7 +138,7 @@ class Session:
 
         Raises `ProtocolError`; the session stays as it was then.
         """
-        missing = self._replay.rewind(received)
+        missing = self._resend.rewind(received)
         turn = self._turns.open
         self._resumed = protocol.SessionResumed(
             session=self.name,
@@ -268,12 +268,12 @@ class Session:
         if self._resumed is not None:
             answer, self._resumed = self._resumed.encode(), None
             return answer
-        again = self._replay.next()
+        again = self._resend.next()
         if again is not None:
             return again
         item = self._take_new(now)
         if isinstance(item, str | bytes):
-            self._replay.record(item)
+            self._resend.record(item)
         return item
 
     def _take_new(self, now: float) -> Outgoing | None:
@@ -324,7 +324,7 @@ class Session:
         self._start, self._voicing = start, voicing
         self._outlet.live = start.live
         if self.resumable:
-            self._replay.keep(self._settings.replay_bytes)
+            self._resend.keep(self._settings.replay_bytes)
         answer = self._offer.started(self.name, start, voicing, encoder, self._settings)
         self._answers.tell(replace(answer, token=self.token if self.resumable else None))
         self._warn(notice)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.commands.console import CommandError, stderr, stdout
 from gateway.offer import Offer
-from gateway.replaying import Outcome, RecordingError, ScriptedEngine, recordings, replay
+from gateway.replay import Outcome, RecordingError, ScriptedEngine, recordings, replay
 from gateway.settings import Settings
 
 

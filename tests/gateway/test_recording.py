@@ -16,7 +16,7 @@ from gateway.cli import main
 from gateway.client import Audio
 from gateway.commands.replay import offer_of
 from gateway.protocol import TurnCancelled, TurnDone
-from gateway.replaying import Outcome, RecordingError, recordings, replay
+from gateway.replay import Outcome, RecordingError, recordings, replay
 
 TEXT = "Hello there, my friend. How are you today? 你好，世界。I am well, thank you very much."
 

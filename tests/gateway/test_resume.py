@@ -10,7 +10,7 @@ from session_harness import Harness, Packet
 
 from gateway.actions import Close, Resume
 from gateway.protocol import Error, ProtocolError
-from gateway.replay import Replay
+from gateway.resend import Resend
 from gateway.settings import Settings
 
 TEXT = "This is the first sentence. And here comes the second one."
@@ -29,37 +29,37 @@ def resumed(h: Harness, received: int) -> dict[str, Any]:
     return answer
 
 
-class TestReplay:
+class TestResend:
     def test_what_is_missing_comes_again_once(self) -> None:
-        replay = Replay(100)
+        kept = Resend(100)
         for message in ("a", b"b", "c"):
-            replay.record(message)
-        assert replay.rewind(1) == 2
-        assert [replay.next() for _ in range(3)] == [b"b", "c", None]
-        assert replay.sent == 3
+            kept.record(message)
+        assert kept.rewind(1) == 2
+        assert [kept.next() for _ in range(3)] == [b"b", "c", None]
+        assert kept.sent == 3
 
     def test_a_second_loss_in_the_middle_begins_again(self) -> None:
-        replay = Replay(100)
+        kept = Resend(100)
         for message in "abcd":
-            replay.record(message)
-        replay.rewind(0)
-        assert replay.next() == "a"
-        replay.rewind(1)
-        assert [replay.next() for _ in range(4)] == ["b", "c", "d", None]
+            kept.record(message)
+        kept.rewind(0)
+        assert kept.next() == "a"
+        kept.rewind(1)
+        assert [kept.next() for _ in range(4)] == ["b", "c", "d", None]
 
     def test_it_is_bounded_in_bytes(self) -> None:
-        replay = Replay(10)
+        kept = Resend(10)
         for _ in range(100):
-            replay.record(b"1234")
-        assert replay.rewind(98) == 2
+            kept.record(b"1234")
+        assert kept.rewind(98) == 2
         with pytest.raises(ProtocolError) as gap:
-            replay.rewind(97)
+            kept.rewind(97)
         assert gap.value.code == "replay_gap"
-        assert [replay.next() for _ in range(3)] == [b"1234", b"1234", None]
+        assert [kept.next() for _ in range(3)] == [b"1234", b"1234", None]
 
     def test_a_client_cannot_have_more_than_was_sent(self) -> None:
         with pytest.raises(ProtocolError) as wrong:
-            Replay(10).rewind(1)
+            Resend(10).rewind(1)
         assert wrong.value.error.field == "received"
 
 
