@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 LOCKS = [
-    Path(__file__).parents[1] / "requirements" / f"{name}.lock" for name in ("engine-cpu", "dev")
+    Path(__file__).parents[1] / "requirements" / f"{name}.lock"
+    for name in ("engine-cpu", "dev", "frameworks")
 ]
 PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
 

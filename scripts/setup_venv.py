@@ -28,6 +28,8 @@ VENV = ROOT / ".venv"
 PIP = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
 ENGINE_LOCK = ROOT / "requirements" / "engine-cpu.lock"
 DEV_LOCK = ROOT / "requirements" / "dev.lock"
+FRAMEWORKS = ROOT / ".venv-frameworks"
+FRAMEWORKS_LOCK = ROOT / "requirements" / "frameworks.lock"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -239,6 +241,17 @@ def install_part(name: str, inputs: Sequence[Path], install: Callable[[], None])
     stamp.write_text(want)
 
 
+def install_frameworks() -> None:
+    """Into an environment of their own: their pins do not agree with the engine's."""
+    lock = FRAMEWORKS_LOCK.relative_to(ROOT)
+    say(f"Installing {len(pins(FRAMEWORKS_LOCK))} packages of {lock}")
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(FRAMEWORKS)], check=True)
+    pip = [str(FRAMEWORKS / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    arguments = ["install", "--quiet", "--no-deps", "--no-input", "-r", str(FRAMEWORKS_LOCK)]
+    if subprocess.run([*pip, *arguments], check=False).returncode:
+        raise SystemExit(f"Could not install the packages of {lock}; see above.")
+
+
 def make_venv() -> None:
     python = VENV / "bin" / "python"
     check = [str(python), "-c", "import pip, sys; sys.exit(sys.version_info[:2] != (3, 11))"]
@@ -302,6 +315,7 @@ def main() -> None:
     install_part("engine", [ENGINE_LOCK], lambda: install_lock(ENGINE_LOCK))
     if arguments.dev:
         install_part("dev", [DEV_LOCK], lambda: install_lock(DEV_LOCK))
+        install_part("frameworks", [FRAMEWORKS_LOCK], install_frameworks)
         install_browser()
     install_part("voxgate", [ROOT / "pyproject.toml"], install_voxgate)
     say(f"Set up in {time.monotonic() - started:.0f} s.")

@@ -86,7 +86,8 @@ class JobStore:
             if row is None:
                 return None
             rows = cursor.execute(f"{_TASKS} where job = ? order by number", (id,)).fetchall()
-        return Job(*row, [_task(each) for each in rows])
+        id, owner, media_type, created, finished = row
+        return Job(id, owner, media_type, created, finished, [_task(each) for each in rows])
 
     def task(self, job: str, number: int) -> Task | None:
         with self._lock:

@@ -18,6 +18,10 @@ from websockets.asyncio.client import connect
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
+FRAMEWORKS = ROOT / ".venv-frameworks" / "bin" / "python"
+has_frameworks = pytest.mark.skipif(
+    not FRAMEWORKS.exists(), reason="scripts/setup.sh --dev installs pipecat and LiveKit"
+)
 PROGRAMS = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".py", ".html"))
 
 
@@ -126,3 +130,32 @@ async def test_captions_are_read_aloud_and_shown(run: Run, tmp_path: Path) -> No
     assert shown.read_text() == "Second caption."
     samples, _ = decoded(audio.read_bytes())
     assert np.abs(samples).max() > 0.2
+
+
+@has_frameworks
+async def test_a_pipecat_pipeline(run: Run, tmp_path: Path) -> None:
+    async with run() as running:
+        process = await example(
+            running, "pipecat_pipeline.py", tmp_path / "speech.wav", python=str(FRAMEWORKS)
+        )
+        await finished(process, "Hello you.\nHow are you?\n")
+        assert [r.text for r in running.engine.requests] == ["Hello you.", "How are you?"]
+    samples, rate = decoded((tmp_path / "speech.wav").read_bytes())
+    assert 0.4 < samples.size / rate < 1.5
+    assert np.abs(samples).max() > 0.2
+
+
+@has_frameworks
+async def test_a_livekit_agent(run: Run, tmp_path: Path) -> None:
+    async with run() as running:
+        driver = Path(__file__).with_name("livekit_driver.py")
+        speech = tmp_path / "speech.pcm"
+        process = await example(
+            running, str(driver), speech, "Hello you. How are you?", python=str(FRAMEWORKS)
+        )
+        out, _ = await finished(process)
+        assert [r.text for r in running.engine.requests] == ["Hello you.", "How are you?"]
+    assert out.decode().strip() == "24000"
+    samples = np.frombuffer(speech.read_bytes(), "<i2")
+    assert 0.4 < samples.size / 24_000 < 1.5
+    assert np.abs(samples).max() > 0.2 * 32_768
