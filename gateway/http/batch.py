@@ -23,6 +23,8 @@ from gateway.http.sound import NATIVE
 from gateway.link import GatewayError
 
 PATH = "/batch_tts"
+_KEY = "key:"
+"""What the owners of jobs begin with that are keys rather than addresses."""
 _BODY_BYTES = 16 * 2**20
 _MEDIA_TYPES = {sound.name: media_type for media_type, sound in NATIVE.items()}
 
@@ -133,13 +135,17 @@ class Batch:
 
     async def delete(self, request: Request) -> Response:
         """`DELETE /batch_tts/{job}`: stop it and forget it."""
-        gone = await asyncio.to_thread(self._jobs.store.job, request.path_params["job"])
-        if gone is None or not self._jobs.delete(gone.id):
+        job = await self._find(request)
+        if job is None or not self._jobs.delete(job.id):
             return _unknown()
         return Response(status_code=204)
 
     async def _find(self, request: Request) -> Job | None:
-        return await asyncio.to_thread(self._jobs.store.job, request.path_params["job"])
+        """The job asked for; where there are keys, only with the one that made it."""
+        job = await asyncio.to_thread(self._jobs.store.job, request.path_params["job"])
+        if job is None or (job.owner.startswith(_KEY) and job.owner != self._door.who(request)):
+            return None
+        return job
 
     def _status(self, job: Job) -> dict[str, Any]:
         states = [task.status for task in job.tasks]

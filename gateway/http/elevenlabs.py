@@ -285,7 +285,7 @@ class ElevenLabs:
 def asks(request: Request) -> bool:
     """Whether a request is that of a client of ElevenLabs, where others have the same path."""
     headers = request.headers
-    return "xi-api-key" in headers or headers.get("x-fern-sdk-name", "") == "elevenlabs"
+    return "xi-api-key" in headers or "elevenlabs" in headers.get("x-fern-sdk-name", "")
 
 
 def _voice(voice: Voice) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import pty
 import socket
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from engine.api import SAMPLE_RATE
+from engine.api import SAMPLE_RATE, SpeechError
 from gateway.chat_completions import ChatError, stream_chat
+from gateway.cli import main
+from gateway.commands.chat import Speaking, pressed_keys
+from gateway.commands.outputs import Output
 
 
 class ChatEndpoint:
@@ -187,3 +192,110 @@ async def test_failures_of_an_endpoint(unused_tcp_port: int) -> None:
         endpoint.answer = []
         async with httpx.AsyncClient() as http:
             assert (await http.post(f"{endpoint.url}/chat/completions", json={})).status_code == 401
+
+
+class TestSpeaking:
+    """The turn on the speakers, without a terminal."""
+
+    async def test_all_is_heard(self, run: Run) -> None:
+        heard = Heard()
+        async with run() as running, running.client(format="pcm_s16le") as client:
+            speaking = Speaking(client, heard.output, asyncio.Event())
+            assert await speaking.run(words("Hello you. ", "Goodbye.")) is None
+            assert await speaking.run(words()) is None
+        assert len(heard.file.getvalue()) > 20_000
+        assert not heard.cut
+
+    async def test_a_key_while_it_is_made(self, run: Run) -> None:
+        engine = FakeSynthesizer(lambda *_: Script(samples=48_000, chunk=1_200, delay=0.05))
+        heard, key = Heard(), asyncio.Event()
+        async with run(engine) as running, running.client(format="pcm_s16le") as client:
+            turn = asyncio.create_task(
+                Speaking(client, heard.output, key).run(words("Hello you, and on and on."))
+            )
+            while not heard.file.getvalue():
+                await asyncio.sleep(0.01)
+            key.set()
+            said = await turn
+            assert said is not None
+            assert len(said) < len("Hello you, and on and on.")
+            assert not engine.running
+        assert heard.cut
+
+    async def test_a_key_while_the_player_has_the_rest(self, run: Run) -> None:
+        heard, key = Heard(), asyncio.Event()
+        heard.hold = threading.Event()
+        async with run() as running, running.client(format="pcm_s16le") as client:
+            turn = asyncio.create_task(Speaking(client, heard.output, key).run(words("Hello you.")))
+            while not running.engine.finished:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            key.set()
+            assert await turn is not None
+            heard.hold.set()
+        assert heard.cut
+
+    async def test_errors_of_pieces_are_shown(
+        self, run: Run, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        engine = FakeSynthesizer(
+            lambda *_: Script(fail_after=0, error=SpeechError("unpronounceable", "No."))
+        )
+        async with run(engine) as running, running.client(format="pcm_s16le") as client:
+            await Speaking(client, Heard().output, asyncio.Event()).run(words("Hello you."))
+        assert "unpronounceable" in capsys.readouterr().err
+
+
+async def test_keys_are_noticed_where_there_is_a_keyboard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "r") as keyboard:
+        monkeypatch.setattr("sys.stdin", keyboard)
+        with pressed_keys() as key:
+            assert not key.is_set()
+            os.write(ours, b" ")
+            await asyncio.wait_for(key.wait(), 10)
+    os.close(ours)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pressed_keys() as key:
+        assert not key.is_set()
+
+
+async def words(*parts: str) -> AsyncIterator[str]:
+    for part in parts:
+        yield part
+
+
+class Heard:
+    """An output into memory. `cut`: it was left by an interruption."""
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO()
+        self.cut = False
+        self.hold: threading.Event | None = None
+        self.output = Output("raw", True, self._open)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Any]:
+        try:
+            yield self
+        except asyncio.CancelledError:
+            self.cut = True
+            raise
+
+    def write(self, data: bytes) -> int:
+        if self.hold is not None:
+            self.hold.wait(10)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_without_an_endpoint_it_asks_for_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert main(["chat", "--model", "m"]) == 2
+    assert "--base-url" in capsys.readouterr().err

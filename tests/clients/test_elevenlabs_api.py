@@ -182,6 +182,14 @@ class TestHttp:
                 assert await spoken(running, model_id=model.model_id, output_format="pcm_8000")
 
 
+async def test_models_go_by_whose_client_asks(run: Run) -> None:
+    async with run() as running, httpx.AsyncClient(base_url=running.url) as http:
+        ours = (await http.get("/v1/models", headers={"xi-api-key": "none"})).json()
+        theirs = (await http.get("/v1/models")).json()
+    assert {model["model_id"] for model in ours} >= {"eleven_flash_v2_5"}
+    assert theirs["object"] == "list"
+
+
 # -- sockets --------------------------------------------------------------------------------------
 
 
