@@ -1,6 +1,6 @@
 # Everything is one word: `make demo` to hear it, `make test` to trust it.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test lint format bench screenshots clean
+.PHONY: help setup setup-dev demo test lint format bench screenshots clean deploy-check
 BIN := .venv/bin
 SOURCES := gateway engine training bench examples tests scripts
 
@@ -17,7 +17,10 @@ demo: setup ## Start the gateway with the embedded voice on http://127.0.0.1:808
 	@exec $(BIN)/voxgate serve
 
 test: lint ## Lint, types and every test
-	@$(BIN)/python -m pytest -v --durations=10 --cov --cov-report=term:skip-covered --cov-fail-under=95
+	@$(BIN)/python -m pytest -v -m "not deploy" --durations=10 --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+deploy-check: setup-dev ## Images, nginx, Kubernetes, alerts: with the real programs
+	@$(BIN)/python -m pytest tests/deploy -v -m "" --durations=5
 
 lint: setup-dev ## Lint and types only
 	@$(BIN)/ruff check $(SOURCES)

@@ -55,6 +55,7 @@ from gateway.runner import Runner
 from gateway.server import listen, make_server
 from gateway.sessions import Sessions
 from gateway.settings import SettingError, Settings
+from gateway.slices import Slices
 from gateway.spoken import LexiconError, load_lexicon
 from gateway.supply import MeteredSynthesizer, Supply
 from gateway.tls import watch_certificate
@@ -80,6 +81,7 @@ class Gateway:
         self.clock = clock
         supply = Supply()
         self.synthesizer = synthesizer = MeteredSynthesizer(synthesizer, supply, clock)
+        self._slices = Slices()
         self.admission = Admission(settings, supply, clock())
         self.metrics = Metrics()
         self.readiness = Readiness(synthesizer, settings, self.metrics)
@@ -249,7 +251,14 @@ class Gateway:
             refusal=error,
         )
         session.charge = self._charge(client)
-        runner = Runner(session, self.synthesizer, self.metrics, client=client, clock=self.clock)
+        runner = Runner(
+            session,
+            self.synthesizer,
+            self.metrics,
+            client=client,
+            clock=self.clock,
+            slices=self._slices,
+        )
         runner.over.add_done_callback(lambda _: journal.close(runner.ended or "disconnected"))
         return runner
 
@@ -386,7 +395,13 @@ def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> S
 
     pages = Pages()
     app = Starlette(routes=routes(gateway, pages), lifespan=lifespan)
-    app.add_middleware(Guard, access=gateway.access, settings=settings, pages=pages.paths)
+    app.add_middleware(
+        Guard,
+        access=gateway.access,
+        settings=settings,
+        pages=pages.paths,
+        denied=gateway.metrics.session_refused,
+    )
     app.state.gateway = gateway
     return app
 

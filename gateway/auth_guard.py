@@ -39,12 +39,19 @@ _OPEN = ("/health", "/health/ready")
 
 
 class Guard:
-    """Wraps the application. `pages`: paths that anybody may read."""
+    """Wraps the application. `pages`: paths that anybody may read; `denied` gets the code of
+    everything that is not let in."""
 
     def __init__(
-        self, app: ASGIApp, access: Access, settings: Settings, pages: Collection[str]
+        self,
+        app: ASGIApp,
+        access: Access,
+        settings: Settings,
+        pages: Collection[str],
+        denied: Callable[[str], None],
     ) -> None:
         self._app = app
+        self._denied = denied
         self._access = access
         self._settings = settings
         self._open = {*pages, *_OPEN}
@@ -64,6 +71,7 @@ class Guard:
         if self._access.enabled and scope["path"] not in self._open:
             found = self._identify(scope, credential)
             if isinstance(found, Denied):
+                self._denied(found.code)
                 await denial(found)(scope, receive, send)
                 return
             scope[STATE] = found
@@ -94,6 +102,7 @@ class Guard:
             # A page cannot read why a handshake failed: it is told in answer to its first message.
             page = any(name == b"origin" for name, _ in scope["headers"])
             if isinstance(found, Denied) and (scope["path"] != PATH or (credential and not page)):
+                self._denied(found.code)
                 await refuse_websocket(found, scope, receive, send)
                 return
             scope[STATE] = found
@@ -125,6 +134,8 @@ def take_credential(scope: Scope) -> str | None:
                 found.append(rest.strip())
         elif name in _HEADERS:
             found.append(value.decode("latin-1").strip())
+            # Its name tells whose client asks, where two APIs have the same path.
+            headers.append((name, b""))
         elif name == b"sec-websocket-protocol":
             kept = []
             for part in value.decode("latin-1").split(","):

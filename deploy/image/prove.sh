@@ -30,13 +30,14 @@ ln -s /proc/self/fd "$root/dev/fd"
 mkdir "$root/dev/shm"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/authorities.pem"
 # Where this machine has packages from (mirrors, authorities, wheels), the clean one has them too.
-for extra in /etc/pip.conf /etc/xdg/pip /etc/ssl/certs/ca-certificates.crt /opt/wheels /opt/pypi /opt/pypi-more /etc/apt/apt.conf.d; do
+for extra in /etc/pip.conf /etc/xdg/pip /opt/wheels /opt/pypi /opt/pypi-more /etc/apt/apt.conf.d; do
     [ -e "$extra" ] && mkdir -p "$root$(dirname "$extra")" && cp -a "$extra" "$root$(dirname "$extra")/"
 done
 
 # From here on the lines of the Dockerfile.
-inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 ${PIP_FIND_LINKS:+PIP_FIND_LINKS=$PIP_FIND_LINKS} ${PIP_CERT:+PIP_CERT=$PIP_CERT} "$@"; }
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 ${PIP_FIND_LINKS:+PIP_FIND_LINKS=$PIP_FIND_LINKS} PIP_CERT=/etc/authorities.pem "$@"; }
 say "build: python3, venv"
 inside apt-get update -q >/dev/null
 inside apt-get install -y -q --no-install-recommends python3 python3-venv binutils ca-certificates >/dev/null

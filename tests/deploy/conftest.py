@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "production"), str(ROOT / "tests" / "gateway")]
+_PRODUCTION = ROOT / "tests" / "production"
+sys.path[:0] = [str(_PRODUCTION), str(ROOT / "tests" / "gateway")]
+_spec = importlib.util.spec_from_file_location("production_conftest", _PRODUCTION / "conftest.py")
+assert _spec is not None
+assert _spec.loader is not None
+_shared = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_shared)
+event_loop_policy = _shared.event_loop_policy
+run = _shared.run
 
 
 @pytest.fixture(scope="session")
