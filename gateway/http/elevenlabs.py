@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from engine.api import SAMPLE_RATE, Voice
 from gateway.door import Door
+from gateway.http import styles
 from gateway.http.alignment import Characters, spoken, written
 from gateway.http.health import json_response
 from gateway.http.replies import SpeechResponse, read_body, retry_headers
@@ -87,10 +88,11 @@ def wish_of(
     settings: VoiceSettings | None,
     seed: int | None = None,
     *,
+    offered: Sequence[str] = (),
     dictionaries: object = None,
     normalization: str | None = None,
 ) -> Wish:
-    """Raises `GatewayError` for what would be heard and cannot be done."""
+    """Raises `GatewayError` for what would be heard and cannot be done. `offered`: the styles."""
     if model is not None and model not in MODELS:
         raise GatewayError(
             "model_not_found", f"A model with model ID {model} does not exist.", field="model_id"
@@ -113,11 +115,14 @@ def wish_of(
             "Text is always normalised here.",
             field="apply_text_normalization",
         )
+    style = ""
     if settings is not None and settings.style:
-        message = "The voices of this server have no style."
-        raise GatewayError("unsupported_parameter", message, field="voice_settings.style")
+        style = styles.of_amount(settings.style, offered) or ""
+        if not style:
+            message = "The voices of this server have no style."
+            raise GatewayError("unsupported_parameter", message, field="voice_settings.style")
     speed = 1.0 if settings is None or settings.speed is None else settings.speed
-    return Wish(voice=voice, language=spoken_in, speed=speed, seed=seed)
+    return Wish(voice=voice, language=spoken_in, speed=speed, seed=seed, style=style)
 
 
 def without_effect(settings: VoiceSettings | None) -> dict[str, str]:
@@ -219,6 +224,7 @@ class ElevenLabs:
             body.language_code,
             body.voice_settings,
             body.seed,
+            offered=door.limits.styles,
             dictionaries=body.pronunciation_dictionary_locators,
             normalization=body.apply_text_normalization,
         )

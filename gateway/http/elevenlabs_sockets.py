@@ -199,6 +199,7 @@ class _Socket:
             query.get("language_code"),
             settings,
             self._seed,
+            offered=self._door.limits.styles,
             dictionaries=dictionaries,
             normalization=query.get("apply_text_normalization"),
         )

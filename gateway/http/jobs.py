@@ -134,7 +134,8 @@ class Jobs:
         """One whole file, and its length in milliseconds."""
         door = self._door
         body = TtsBody.model_validate(task.request)
-        wish = replace(wish_of(body, door.voices, door.settings.max_request_chars), pace="idle")
+        limit = door.settings.max_request_chars
+        wish = replace(wish_of(body, door.voices, door.limits.styles, limit), pace="idle")
         whole = sound.media_type == "audio/wav"
         parts = speak(door, owner, body.text, wish, pcm("pcm") if whole else sound)
         audio, ms = bytearray(), 0

@@ -12,14 +12,13 @@ from starlette.responses import Response
 from engine.api import Voice
 from gateway.door import Door
 from gateway.errors import ERRORS
+from gateway.http import styles
 from gateway.http.health import json_response
 from gateway.http.replies import SpeechResponse, read_body, retry_headers
 from gateway.http.sound import NATIVE, Sound
 from gateway.http.speech import Wish, speak, status_of
 from gateway.link import GatewayError
 
-NEUTRAL = ("neutral", "default", "")
-"""Emotions every voice has; the rest is what a checkpoint offers."""
 _ALIASES = {
     "audio/x-wav": "audio/wav",
     "audio/wave": "audio/wav",
@@ -77,17 +76,18 @@ _STATUS = {"not_acceptable": 406, "unknown_job": 404, "unknown_task": 404, "not_
 _STATUS |= {"job_expired": 410, "too_many_jobs": 429, "text_too_long": 413}
 
 
-def wish_of(body: TtsBody, voices: Sequence[Voice], limit: int) -> Wish:
-    """Raises `GatewayError` for what these voices cannot do."""
+def wish_of(body: TtsBody, voices: Sequence[Voice], offered: Sequence[str], limit: int) -> Wish:
+    """Raises `GatewayError` for what these voices, with the styles `offered`, cannot do."""
     if len(body.text) > limit:
         message = f"The text has {len(body.text)} characters; a request takes {limit}."
         raise GatewayError("text_too_long", message, field="text")
-    if body.emotion is not None and body.emotion.lower() not in NEUTRAL:
+    style = styles.of_emotion(body.emotion, offered)
+    if style is None:
         raise GatewayError(
             "unsupported_emotion",
-            f"The voices of this server have no emotion {body.emotion[:40]!r}.",
+            f"The voices of this server have no emotion {(body.emotion or '')[:40]!r}.",
             field="emotion",
-            available=[NEUTRAL[0]],
+            available=styles.emotions(offered),
         )
     speaker = body.speaker_id
     if isinstance(speaker, int):
@@ -99,7 +99,9 @@ def wish_of(body: TtsBody, voices: Sequence[Voice], limit: int) -> Wish:
                 available=[voice.id for voice in voices],
             )
         speaker = voices[speaker].id
-    return Wish(voice=speaker, language=body.language, speed=body.speed, seed=body.seed)
+    return Wish(
+        voice=speaker, language=body.language, speed=body.speed, seed=body.seed, style=style
+    )
 
 
 def negotiate(accept: str | None) -> Sound:
@@ -148,7 +150,7 @@ class Native:
         try:
             sound = negotiate(request.headers.get("accept"))
             body = await read_body(request, TtsBody, door.settings.max_message_bytes)
-            wish = wish_of(body, door.voices, door.settings.max_request_chars)
+            wish = wish_of(body, door.voices, door.limits.styles, door.settings.max_request_chars)
         except GatewayError as failure:
             return error_reply(failure)
         parts = speak(door, door.who(request), body.text, wish, sound)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from engine.api import SAMPLES_PER_FRAME, Voice
 from gateway.door import Door
+from gateway.http import styles
 from gateway.http.health import json_response
 from gateway.http.replies import SpeechResponse, read_body, retry_headers, server_sent
 from gateway.http.sound import OPENAI
@@ -126,12 +127,16 @@ class OpenAi:
                 field="model",
                 available=list(MODELS),
             )
+        style = ""
         if body.instructions and body.instructions.strip():
-            raise GatewayError(
-                "unsupported_parameter",
-                "This server's voices take no instructions.",
-                field="instructions",
-            )
+            style = styles.of_instructions(body.instructions, self._door.limits.styles) or ""
+            if not style:
+                raise GatewayError(
+                    "unsupported_parameter",
+                    "The voices of this server can do nothing of this.",
+                    field="instructions",
+                    available=styles.emotions(self._door.limits.styles),
+                )
         limit = self._door.settings.max_request_chars
         if len(body.input) > limit:
             raise GatewayError(
@@ -142,7 +147,7 @@ class OpenAi:
             )
         named = body.voice if isinstance(body.voice, str) else body.voice.id
         known = aliases(self._door.voices)
-        return Wish(voice=known.get(named, named), speed=body.speed)
+        return Wish(voice=known.get(named, named), speed=body.speed, style=style)
 
     async def models(self, _: Request) -> Response:
         """`GET /v1/models`."""

@@ -56,6 +56,7 @@ class Wish:
     language: str = "auto"
     speed: float = 1.0
     seed: int | None = None
+    style: str = ""
     pace: Literal["listener", "reader", "idle"] = "reader"
 
 
@@ -84,6 +85,7 @@ async def speak(
                 language=wish.language,
                 speed=wish.speed,
                 seed=wish.seed,
+                style=wish.style or None,
                 format=sound.wire,
                 sample_rate=None if sound.wire == "ogg_opus" else sound.rate,
                 bitrate=sound.bitrate,
