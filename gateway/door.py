@@ -19,6 +19,7 @@ from engine.api import EngineLimits, Synthesizer, Voice
 from gateway.actions import Close, Resume
 from gateway.client import VoiceClient
 from gateway.drain import Watched
+from gateway.errors import ERRORS
 from gateway.link import GatewayError
 from gateway.pacing import Refusal
 from gateway.runner import Runner
@@ -142,6 +143,12 @@ class Door:
         self._synthesizer = synthesizer
         self._sessions = sessions
         self._links = links
+
+    def let_in(self, connection: HTTPConnection) -> None:
+        """Raises `GatewayError` for a page that may not connect: it could not read the answer, but
+        it could keep the engine busy."""
+        if not self.allowed(connection):
+            raise GatewayError("origin_not_allowed", ERRORS["origin_not_allowed"].meaning)
 
     @property
     def voices(self) -> Sequence[Voice]:

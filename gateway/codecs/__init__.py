@@ -8,6 +8,7 @@ from gateway.codecs.aac import AacEncoder
 from gateway.codecs.base import Codec, CodecMissingError
 from gateway.codecs.flac import FlacEncoder
 from gateway.codecs.mp3 import Mp3Encoder
+from gateway.codecs.resampled import ResampledPcm
 from gateway.codecs.wav import Passthrough, WavEncoder
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "FlacEncoder",
     "Mp3Encoder",
     "Passthrough",
+    "ResampledPcm",
     "WavEncoder",
 ]

@@ -84,6 +84,7 @@ class AacEncoder:
     """Raises `CodecMissingError`, and `ValueError` for a bit rate that cannot be."""
 
     def __init__(self, rate: int, bitrate: int) -> None:
+        self._state: ctypes.c_void_p | None = None
         aac = library("vo-aacenc")
         self._api = _Api()
         aac.voGetAACEncAPI(ctypes.byref(self._api))
@@ -92,7 +93,6 @@ class AacEncoder:
         )
         user = _UserData(0, ctypes.addressof(self._memory), 0, 0)
         state = ctypes.c_void_p()
-        self._state: ctypes.c_void_p | None = None
         if self._api.init(ctypes.byref(state), _CODING_AAC, ctypes.byref(user)):
             raise ValueError("the AAC encoder refused to begin")
         self._state = state
@@ -136,5 +136,4 @@ class AacEncoder:
             self._api.uninit(state)
 
     def __del__(self) -> None:
-        if hasattr(self, "_state"):
-            self.close()
+        self.close()

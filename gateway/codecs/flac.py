@@ -27,9 +27,10 @@ class FlacEncoder:
     """Raises `CodecMissingError`. The head tells no length: nobody knows it yet."""
 
     def __init__(self, rate: int) -> None:
+        self._state: ctypes.c_void_p | None = None
         self._flac = flac = library("FLAC")
         flac.FLAC__stream_encoder_new.restype = ctypes.c_void_p
-        self._state: ctypes.c_void_p | None = ctypes.c_void_p(flac.FLAC__stream_encoder_new())
+        self._state = ctypes.c_void_p(flac.FLAC__stream_encoder_new())
         for setting, value in (
             ("channels", 1),
             ("bits_per_sample", 16),

@@ -18,13 +18,14 @@ class Mp3Encoder:
     """Constant bit rate without a bit reservoir: every frame can be played once it is there.
 
     `rate`: of the samples; `out_rate`: of the stream; `bitrate`: bit/s.
-    Raises `CodecMissingError`, and `ValueError` for what LAME cannot make.
+    LAME takes the nearest that MP3 has. Raises `CodecMissingError`.
     """
 
     def __init__(self, rate: int, bitrate: int, out_rate: int | None = None) -> None:
+        self._state: ctypes.c_void_p | None = None
         self._lame = lame = library("mp3lame")
         lame.lame_init.restype = ctypes.c_void_p
-        self._state: ctypes.c_void_p | None = ctypes.c_void_p(lame.lame_init())
+        self._state = ctypes.c_void_p(lame.lame_init())
         for setting, value in (
             ("in_samplerate", rate),
             ("out_samplerate", out_rate or rate),
@@ -36,9 +37,7 @@ class Mp3Encoder:
             ("disable_reservoir", 1),
         ):
             self._set(setting, value)
-        if lame.lame_init_params(self._state) < 0:
-            self.close()
-            raise ValueError(f"MP3 has no {bitrate} bit/s at {out_rate or rate} Hz")
+        lame.lame_init_params(self._state)
 
     def _set(self, setting: str, value: int) -> None:
         function: Any = getattr(self._lame, f"lame_set_{setting}")

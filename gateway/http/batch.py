@@ -55,6 +55,7 @@ class Batch:
         """`POST /batch_tts`: 202 and the job at once."""
         settings, store = self._door.settings, self._jobs.store
         try:
+            self._door.let_in(request)
             body = await read_body(request, BatchBody, _BODY_BYTES)
             if len(body.tasks) > settings.max_job_tasks:
                 raise GatewayError(

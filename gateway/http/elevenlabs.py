@@ -209,6 +209,7 @@ class ElevenLabs:
         self, request: Request, *, captions: bool
     ) -> tuple[AsyncGenerator[Part, None], Sound, dict[str, str]]:
         door = self._door
+        door.let_in(request)
         sound = sound_of(request.query_params)
         body = await read_body(request, SpeechBody, door.settings.max_message_bytes)
         limit = door.settings.max_request_chars

@@ -148,6 +148,7 @@ class Native:
         """`POST /tts`."""
         door = self._door
         try:
+            self._door.let_in(request)
             sound = negotiate(request.headers.get("accept"))
             body = await read_body(request, TtsBody, door.settings.max_message_bytes)
             wish = wish_of(body, door.voices, door.limits.styles, door.settings.max_request_chars)

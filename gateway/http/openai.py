@@ -101,6 +101,7 @@ class OpenAi:
     async def speech(self, request: Request) -> Response:
         """`POST /v1/audio/speech`."""
         try:
+            self._door.let_in(request)
             body = await read_body(request, SpeechBody, self._door.settings.max_message_bytes)
             wish = self._wish(body)
         except GatewayError as failure:

@@ -7,13 +7,23 @@ from dataclasses import dataclass
 
 from engine.api import SAMPLE_RATE
 from gateway.client import Format
-from gateway.codecs import AacEncoder, Codec, FlacEncoder, Mp3Encoder, Passthrough, WavEncoder
+from gateway.codecs import (
+    AacEncoder,
+    Codec,
+    FlacEncoder,
+    Mp3Encoder,
+    Passthrough,
+    ResampledPcm,
+    WavEncoder,
+)
 
 _AAC_BITRATE = 64_000
 _MP3_BITRATE = 64_000
 MP3_BITRATES = (32, 64, 96, 128, 192)
 OPUS_BITRATES = (32, 64, 96)
 PCM_RATES = (8_000, 16_000, 24_000, 48_000)
+OTHER_PCM_RATES = (22_050, 32_000, 44_100)
+"""Made here from 24 kHz; the wire does not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,10 @@ class Sound:
 def pcm(name: str, rate: int = SAMPLE_RATE, media_type: str = "audio/pcm") -> Sound:
     """Little-endian 16-bit samples, mono, bare."""
     return Sound(name, media_type, "pcm_s16le", Passthrough, rate)
+
+
+def resampled_pcm(name: str, rate: int) -> Sound:
+    return Sound(name, "audio/pcm", "pcm_s16le", lambda: ResampledPcm(rate))
 
 
 def wav(name: str, rate: int = SAMPLE_RATE) -> Sound:
@@ -77,6 +91,7 @@ ELEVENLABS: dict[str, Sound] = {
         mp3("mp3_24000_48", 48_000, 24_000),
         *(mp3(f"mp3_44100_{kbit}", kbit * 1000, 44_100) for kbit in MP3_BITRATES),
         *(pcm(f"pcm_{rate}", rate) for rate in PCM_RATES),
+        *(resampled_pcm(f"pcm_{rate}", rate) for rate in OTHER_PCM_RATES),
         *(wav(f"wav_{rate}", rate) for rate in PCM_RATES),
         *(ogg_opus(f"opus_48000_{kbit}", kbit * 1000) for kbit in OPUS_BITRATES),
         Sound("ulaw_8000", "audio/basic", "mulaw", Passthrough, 8_000),

@@ -22,6 +22,7 @@ _STATUS = {
     "quota_exceeded": TOO_MANY,
     "unauthorized": 401,
     "forbidden": 403,
+    "origin_not_allowed": 403,
     "capacity": UNAVAILABLE,
     "starting": UNAVAILABLE,
     "draining": UNAVAILABLE,

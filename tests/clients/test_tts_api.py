@@ -99,6 +99,21 @@ class TestTts:
         assert (strange.status_code, strange.json()["code"]) == (406, "not_acceptable")
         assert "audio/ogg" in strange.json()["available"]
 
+    @pytest.mark.parametrize(
+        "path", ["/tts", "/batch_tts", "/v1/audio/speech", "/v1/text-to-speech/ann"]
+    )
+    async def test_pages_of_other_origins_cannot_keep_the_engine_busy(
+        self, run: Run, path: str
+    ) -> None:
+        # A form of any page can post this without asking.
+        headers = {"origin": "https://elsewhere.example", "content-type": "text/plain"}
+        body = {"text": "Hi.", "input": "Hi.", "model": "tts-1", "tasks": [{"text": "Hi."}]}
+        async with run() as running, http(running) as client:
+            answer = await client.post(path, json=body, headers=headers)
+            assert answer.status_code == 403
+            assert "origin" in answer.text
+            assert (await client.post(path, json=body)).status_code in (200, 202)
+
     async def test_a_client_that_leaves_frees_the_engine(self, run: Run) -> None:
         engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
         async with run(engine) as running, http(running) as client:
