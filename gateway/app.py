@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import os
@@ -56,7 +57,7 @@ from gateway.server import listen, make_server
 from gateway.sessions import Sessions
 from gateway.settings import SettingError, Settings
 from gateway.slices import Slices
-from gateway.spoken import LexiconError, load_lexicon
+from gateway.spoken import Lexicon, LexiconError, load_lexicon
 from gateway.supply import MeteredSynthesizer, Supply
 from gateway.tls import watch_certificate
 from gateway.transport import unsent_bytes
@@ -105,10 +106,7 @@ class Gateway:
             capacity=lambda: self.admission.capacity,
         )
         self._make_session = session_maker(settings)
-        try:
-            self._lexicon = load_lexicon(settings.lexicon_file)
-        except (LexiconError, OSError) as failure:
-            raise SettingError(f"lexicon_file: {failure}") from failure
+        self._lexicon = self._read_lexicon()
         self._make_journal = journal_maker(settings, self.metrics)
         self.door = Door(
             begin=self._begin,
@@ -160,6 +158,7 @@ class Gateway:
     async def drain(self) -> None:
         """Let every session speak what it has; returns when all are closed or time is up."""
         self.readiness.draining = True
+        await self.apis.drain()
         await drain(self.sessions, self.connections, self.settings)
 
     def refusal(self, client: str) -> Refusal | None:
@@ -294,10 +293,18 @@ class Gateway:
         principal = self.access.principal(client)
         return charge(principal) if principal is not None else None
 
+    def _read_lexicon(self) -> Lexicon:
+        """Raises `SettingError`."""
+        try:
+            return load_lexicon(self.settings.lexicon_file)
+        except (LexiconError, OSError) as failure:
+            raise SettingError(f"lexicon_file: {failure}") from failure
+
     def reload(self) -> None:
-        """Read the keys again; sessions of keys that are no longer in force end. Raises
-        `KeyFileError`, `OSError`."""
+        """Read keys and lexicon again; sessions of keys that are no longer in force end, new ones
+        get the new lexicon. Raises `KeyFileError`, `SettingError`, `OSError`."""
         self.access.reload()
+        self._lexicon = self._read_lexicon()
         for runner in list(self.sessions.live):
             if not self.access.in_force(runner.client):
                 runner.dismiss("unauthorized")
@@ -429,7 +436,12 @@ def serve(
         def started(failure: Exception | None) -> None:
             if failure is not None:
                 server.should_exit = True
-            elif on_ready is not None:
+                return
+            # What there is now stays; to look through it again and again takes tens of milliseconds
+            # of everybody's time.
+            gc.collect()
+            gc.freeze()
+            if on_ready is not None:
                 on_ready(url)
 
         gateway.on_started = started

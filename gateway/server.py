@@ -38,7 +38,7 @@ class Served(Protocol):
 
 class Server(uvicorn.Server):
     """uvicorn, but a signal first lets the sessions finish; a second one does not wait. SIGHUP
-    reads keys and certificate again."""
+    reads keys, lexicon and certificate again."""
 
     def __init__(
         self,
@@ -69,7 +69,8 @@ class Server(uvicorn.Server):
 
     def reload(self) -> None:
         """Read again what may change while it runs; a file that is wrong changes nothing."""
-        for what, read in (("keys", self._gateway.reload), ("TLS", self._reload_certificate)):
+        parts = {"keys and lexicon": self._gateway.reload, "TLS": self._reload_certificate}
+        for what, read in parts.items():
             try:
                 read()
             except (ValueError, OSError) as failure:

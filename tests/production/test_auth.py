@@ -331,3 +331,21 @@ async def test_no_credential_is_in_any_log_or_recording(
     for secret in (token, key, SECRET):
         assert secret not in logged
         assert secret not in recorded
+
+
+async def test_a_lexicon_is_read_again(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.json"
+    path.write_text('{"voxgate": "first reading"}')
+    async with run(lexicon_file=str(path)) as running:
+
+        async def heard() -> str:
+            running.engine.requests.clear()
+            async with running.client() as client:
+                async for _ in client.speak("This is voxgate."):
+                    pass
+            return " ".join(request.text for request in running.engine.requests)
+
+        assert "first reading" in await heard()
+        path.write_text('{"voxgate": "second reading"}')
+        running.server.reload()
+        assert "second reading" in await heard()
