@@ -12,11 +12,10 @@ import os
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from engine.align.heard import HeardWords
 from engine.api import (
     AudioChunk,
     EngineLimits,
@@ -31,6 +30,7 @@ from engine.checkpoints import load_checkpoint
 from engine.checkpoints.base import (
     Checkpoint,
     CodeSampling,
+    Frames,
     PiecePlan,
     PromptContext,
     RefiningCheckpoint,
@@ -41,8 +41,6 @@ from engine.language_model import FrameBatch, LanguageModel
 from engine.machine import language_model_settings, resolve_device
 from engine.settings import EngineSettings
 
-Frames = npt.NDArray[Any]
-"""Codes (n, codebooks) int16 or hidden states (n, hidden) float."""
 _LOOK_SECONDS = 1.0
 _TOUCH_SECONDS = 20.0
 _TOUCH_ABOVE_KV_USAGE = 0.5
@@ -184,6 +182,7 @@ class EngineSynthesizer:
         waiting, decoded = sum(map(len, gathered)), 0
         ids: list[int] = []
         listener = Listener()
+        words = HeardWords(self._checkpoint, request, plan)
         try:
             async for batch in generation:
                 ids += batch.ids
@@ -195,16 +194,21 @@ class EngineSynthesizer:
                 lead = listener.lead(time.monotonic())
                 if waiting < self._policy.wanted(decoded, listener.heard, lead):
                     continue
-                pcm = await decoder.decode(state, _join(gathered), last=False, due=_due(listener))
+                frames = _join(gathered)
+                pcm = await decoder.decode(state, frames, last=False, due=_due(listener))
                 decoded += waiting
                 gathered, waiting = [], 0
                 if pcm.size:
                     listener.hand_out(pcm, time.monotonic())
-                    yield AudioChunk(pcm)
-            pcm = await decoder.decode(state, _join(gathered), last=True, due=_due(listener))
+                    yield AudioChunk(pcm, words=words.told())
+                words.hear(frames)
+            frames = _join(gathered)
+            pcm = await decoder.decode(state, frames, last=True, due=_due(listener))
+            words.hear(frames, last=True)
             yield AudioChunk(
                 pcm,
                 final=True,
+                words=words.told(),
                 context=PromptContext(plan.voice, plan.continuation + tuple(ids)),
                 prompt_tokens=batch.prompt_tokens,
                 cached_tokens=batch.cached_tokens,

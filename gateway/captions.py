@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.spoken import Spoken
-from gateway.wordtimes import word_times
+from gateway.wordtimes import Word, word_times
 
 
 class Span(NamedTuple):
     """A piece on both clocks: code points of the written text, samples of the turn.
 
-    `ended` is False while the piece is still being made; `end_sample` is a guess then.
+    `ended` is False while the piece is still being made; `end_sample` is a guess then. `told` are
+    the words whose times the engine told so far, if it tells any.
     """
 
     said: Spoken
@@ -21,6 +22,7 @@ class Span(NamedTuple):
     start_sample: int
     end_sample: int
     ended: bool
+    told: Sequence[Word] = ()
 
 
 def heard_until(spans: Sequence[Span], heard_sample: int) -> int:
@@ -36,7 +38,7 @@ def heard_until(spans: Sequence[Span], heard_sample: int) -> int:
         elif heard_sample <= span.start_sample:
             break
         else:
-            words = word_times(span.said, span.start_sample, span.end_sample)
+            words = span.told or word_times(span.said, span.start_sample, span.end_sample)
             ends = [word.end for word in words if word.end_sample <= heard_sample]
             return max([heard, *ends])
     return heard

@@ -60,6 +60,11 @@ class Timeline:
         """Samples of a piece that `begin` should get, if they come."""
         return HEAR_SAMPLES if self._leveller.wants(speaker) else 0
 
+    @property
+    def skipped(self) -> int:
+        """Samples of silence at the beginning of the current piece that were left out."""
+        return self._trimmer.skipped
+
     def begin(self, speaker: Hashable, ahead: Pcm | None = None) -> None:
         """A piece starts; `speaker` is whatever tells apart who may differ in loudness."""
         self._leveller.begin(speaker, ahead)

@@ -29,6 +29,8 @@ class Trimmer:
         """Samples of silence passed on since the last audible sample."""
         self.onset = 0
         """Samples passed on before the first audible one."""
+        self.skipped = 0
+        """Samples not passed on before these."""
 
     @property
     def started(self) -> bool:
@@ -43,10 +45,12 @@ class Trimmer:
         if not self._started:
             if not audible.size:
                 self._held = audio[-LEAD_IN:]
+                self.skipped += audio.size - self._held.size
                 return _NOTHING
             self._started = True
             first = int(audible[0])
             skipped = max(0, offset + first - LEAD_IN)
+            self.skipped += skipped
             audio, offset = audio[skipped:], offset - skipped
             self.onset = offset + first
             audio = fade_in(audio, self.onset)

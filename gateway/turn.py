@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest
+from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest, WordTime
 from gateway.captions import Span, heard_until
 from gateway.characters import CJK, expected_seconds
 from gateway.cutting import Pause, TurnPiece, TurnText
@@ -25,10 +25,10 @@ from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCance
 from gateway.runaway import Guard, GuardMaker, RunawayGuard
 from gateway.spoken import Spoken
 from gateway.timeline import Packet, Timeline
-from gateway.wordtimes import word_times
+from gateway.wordtimes import told_words, word_times
 
-STEP_SAMPLES = SAMPLE_RATE // 5
-"""Most audio encoded at once: some ten packets, about a millisecond."""
+STEP_SAMPLES = SAMPLE_RATE // 10
+"""Most audio encoded at once: some five packets, about a millisecond."""
 _SEED_STEP = 1_000_003
 
 
@@ -82,6 +82,10 @@ class Piece:
     error: SpeechError | None = None
     start_sample: int | None = None
     end_sample: int | None = None
+    told: list[WordTime] = field(default_factory=list)
+    """Words whose times the engine told so far, on the piece's own clock."""
+    origin: int = 0
+    """Where the piece's first sample lies or, left out as silence, would lie."""
 
     @property
     def spoken(self) -> str:
@@ -229,8 +233,9 @@ class Turn:
             context=context,
         )
 
-    def audio(self, piece: Piece, pcm: Pcm, now: float) -> None:
-        """Audio of a piece, to be laid down when its time comes."""
+    def audio(self, piece: Piece, pcm: Pcm, now: float, words: Sequence[WordTime] = ()) -> None:
+        """Audio of a piece, to be laid down when its time comes, and when its words are said."""
+        piece.told += words
         if not pcm.size:
             return
         if piece.first_audio_at is None:
@@ -251,6 +256,7 @@ class Turn:
             return False
         self.buffered -= piece.buffered
         piece.chunks.clear()
+        piece.told.clear()
         piece.buffered = piece.made = 0
         piece.first_audio_at = None
         return True
@@ -308,6 +314,7 @@ class Turn:
             packets = self._timeline.feed(chunk)
             if piece.start_sample is None and self._timeline.audible:
                 piece.start_sample = before
+                piece.origin = before - self._timeline.skipped
                 self._caption(piece)
             self._ready.extend(packets)
             return True
@@ -352,7 +359,7 @@ class Turn:
                     end_sample=piece.end_sample,
                     final=piece.end_sample is not None,
                     words=words,
-                    estimated=None if words is None else True,
+                    estimated=None if words is None or piece.told else True,
                 )
             )
 
@@ -361,7 +368,13 @@ class Turn:
         if piece.start_sample is None or piece.end_sample in (None, piece.start_sample):
             return None
         words = []
-        for word in word_times(piece.said, piece.start_sample, piece.end_sample):
+        if piece.told:
+            found = told_words(
+                piece.said, piece.told, piece.origin, piece.start_sample, piece.end_sample
+            )
+        else:
+            found = word_times(piece.said, piece.start_sample, piece.end_sample)
+        for word in found:
             text = self._writing(piece, word.start, word.end)
             values = {"text": text, **word._asdict()}
             if word.spoken == text:
@@ -459,6 +472,13 @@ class Turn:
                     piece.start_sample,
                     guess if end is None else end,
                     end is not None,
+                    told_words(
+                        piece.said,
+                        piece.told,
+                        piece.origin,
+                        piece.start_sample,
+                        guess if end is None else end,
+                    ),
                 )
             )
         return heard_until(spans, heard)

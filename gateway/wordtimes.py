@@ -1,16 +1,17 @@
-"""When each word of a piece is said, reckoned from the length of the piece's audio.
+"""When each word of a piece is said: as the engine tells, else reckoned from the audio's length.
 
-A stand-in for an aligner: the audio is shared out by how long words usually take. Words are those
-of the spoken text; each names the part of the written text that it says, as far as that is known.
+Reckoning shares the audio out by how long words usually take. Words are those of the spoken text;
+each names the part of the written text that it says, as far as that is known.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from engine.api import WordTime
 from gateway.spoken import Spoken
 
 _WIDE = "\u2e80-\u2fff\u3005-\u3007\u3031-\u318f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -62,6 +63,30 @@ def word_times(said: Spoken, start_sample: int, end_sample: int) -> list[Word]:
         else:
             low = token.low
         words.append(Word(start, end, said.text[low : token.high], begin, until))
+    return words
+
+
+def told_words(
+    said: Spoken, told: Iterable[WordTime], origin: int, start_sample: int, end_sample: int
+) -> list[Word]:
+    """The words of a piece as the engine tells them, its first sample lying at `origin` and what is
+    heard of it at `start_sample..end_sample`; else as `word_times`."""
+    before = len(said.text) - len(said.text.lstrip())
+    words: list[Word] = []
+    low = 0
+    for word in told:
+        start, end = said.written(before + word.start, before + word.end)
+        begin, until = (
+            min(max(start_sample, origin + sample), end_sample)
+            for sample in (word.start_sample, word.end_sample)
+        )
+        last = words[-1] if words else None
+        if last is not None and start < last.end:
+            words.pop()
+            start, end, begin = last.start, max(end, last.end), last.start_sample
+        else:
+            low = before + word.start
+        words.append(Word(start, end, said.text[low : before + word.end], begin, until))
     return words
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,14 @@ import numpy.typing as npt
 from engine.api import EngineLimits, SpeechRequest, Voice
 
 if TYPE_CHECKING:
+    from engine.align.piece import PieceAlignment
     from engine.codec.model import Codec
+    from engine.frontend.text import Reading
 
 Codes = npt.NDArray[np.int16]
 """Codec codes, shape (frames, codebooks)."""
+Frames = npt.NDArray[Any]
+"""Codes (n, codebooks) int16 or hidden states (n, hidden) float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class PiecePlan:
     generated frame ids, becomes the next piece's `PromptContext.tokens`.
     `expected_frames` is a rough length; far longer is a runaway.
     `lead` (n, codebooks) are the frames the audio begins with, those that end the prompt.
+    `reading` is how the text is read, for a checkpoint that can align it.
     """
 
     prompt: list[int]
@@ -70,6 +75,7 @@ class PiecePlan:
     continuation: tuple[int, ...]
     expected_frames: int
     lead: Codes | None = None
+    reading: Reading | None = None
 
 
 class Registrar(Protocol):
@@ -130,6 +136,15 @@ class RefiningCheckpoint(Protocol):
 
     def plan(self, request: SpeechRequest, refined: Sequence[int] | None = None) -> PiecePlan:
         """As `Checkpoint.plan`; `refined` are the ids that the generation of `refine` gave."""
+        ...
+
+
+@runtime_checkable
+class AligningCheckpoint(Protocol):
+    """A checkpoint that hears in its frames when words are said."""
+
+    def alignment(self, request: SpeechRequest, plan: PiecePlan) -> PieceAlignment | None:
+        """Of one piece, to be given its frames, lead first; None when there is no aligner."""
         ...
 
 

@@ -14,6 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from engine.align.network import AlignmentNetwork
+from engine.align.piece import PieceAlignment
+from engine.align.words import spoken_words
 from engine.api import EngineLimits, Language, SpeechError, SpeechRequest, Voice
 from engine.checkpoints.base import (
     CheckpointError,
@@ -35,9 +38,9 @@ FORMAT = 1
 MAX_TEXT_CHARS = 400
 MAX_PHONEMES = 300
 """About 15 s of speech, as long as the longest utterance of the training."""
-MAX_CONTEXT = 840
+MAX_CONTEXT = 320
 """Positions of the pieces before, about 12 s of speech and its phonemes."""
-MAX_CONTEXT_PIECES = 2
+MAX_CONTEXT_PIECES = 1
 _EDGES = 6
 """Frames around the phonemes of a piece."""
 _SHORTEST, _LONGEST_SHARE = 0.7, 3
@@ -81,12 +84,10 @@ class MiniCheckpoint:
         )
         lm = _read(folder / "lm" / "config.json")
         self._alphabet = Alphabet(_read(folder / "phonemes.json"))
-        self._voices = Voices(
-            _read(folder / "voices.json"),
-            self._layout,
-            self._alphabet,
-            LmConfig.from_dict(lm["voxgate"], vocab_size=lm["vocab_size"]),
-        )
+        self._lm = LmConfig.from_dict(lm["voxgate"], vocab_size=lm["vocab_size"])
+        self._voices = Voices(_read(folder / "voices.json"), self._layout, self._alphabet, self._lm)
+        aligner = folder / "aligner.safetensors"
+        self._aligner = AlignmentNetwork.load(aligner) if aligner.exists() else None
         self._speakers: dict[tuple[str, str], list[int]] = {}
         self._frontend = _in_background(self._alphabet)
 
@@ -140,6 +141,10 @@ class MiniCheckpoint:
         """How the voice reads a text. Raises `SpeechError`, see `TextFrontend.read`."""
         return self._frontend.result().read(text, language)
 
+    def sounds(self, word: str, language: Spoken) -> str:
+        """Phonemes of a word by itself, "" of one that has no sound."""
+        return self._frontend.result().sounds(word, language)
+
     def expected_frames(self, reading: Reading, voice: str, speed: float = 1.0) -> int:
         """About how many frames the voice takes to say it."""
         pace = self.reference(voice, reading.language).pace
@@ -177,7 +182,21 @@ class MiniCheckpoint:
             continuation=self._continuation(context, piece, expected),
             expected_frames=expected,
             lead=reference.codes[:1],
+            reading=reading,
         )
+
+    def alignment(self, request: SpeechRequest, plan: PiecePlan) -> PieceAlignment | None:
+        """See `AligningCheckpoint`. A voice that was packed without an aligner has none."""
+        reading = plan.reading
+        if self._aligner is None or reading is None:
+            return None
+        words = spoken_words(
+            request.text,
+            reading.phonemes,
+            lambda word: self.sounds(word, reading.language),
+        )
+        symbols = self._alphabet.encode(reading.phonemes)
+        return PieceAlignment(self._aligner, symbols, words, self._lm.sampled_codebooks)
 
     def _check(self, request: SpeechRequest) -> None:
         slowest, fastest = min(self._layout.speeds), max(self._layout.speeds)

@@ -24,6 +24,11 @@ class Alphabet:
     def load(cls, path: Path) -> Alphabet:
         return cls(json.loads(path.read_text(encoding="utf-8")))
 
+    @classmethod
+    def embedded(cls) -> Alphabet:
+        """That of the voice which comes with the package."""
+        return cls.load(Path(__file__).parents[1] / "voices" / "mini" / "phonemes.json")
+
     def clean(self, phonemes: str) -> str:
         """Only symbols of the alphabet, single spaces and none before a mark, trimmed."""
         known = "".join(c for c in phonemes if c in self._ids)
@@ -33,6 +38,11 @@ class Alphabet:
         return [self._ids[c] for c in phonemes if c in self._ids]
 
 
+def is_mark(symbol: str) -> bool:
+    """Whether a symbol is punctuation or a space."""
+    return symbol in _PUNCTUATION
+
+
 def has_sound(phonemes: str) -> bool:
     """Whether anything but punctuation is left to say."""
-    return any(c not in _PUNCTUATION for c in phonemes)
+    return not all(map(is_mark, phonemes))

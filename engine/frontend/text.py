@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engine.api import Language, SpeechError
 from engine.frontend.characters import plain
@@ -32,6 +33,8 @@ class TextFrontend:
         self._alphabet = alphabet
         self._english = English()
         self._mandarin = Mandarin()
+        self.sounds = lru_cache(maxsize=8192)(self._sounds)
+        """Phonemes of a word by itself, "" of one without sound: (word, language) -> phonemes."""
 
     def read(self, text: str, language: Language = "auto") -> Reading:
         """Raises `SpeechError`: `empty_text`, or `unpronounceable` when nothing can be said."""
@@ -46,6 +49,12 @@ class TextFrontend:
         if phonemes.rstrip(_CLOSING)[-1] not in TERMINALS:
             phonemes += "."
         return Reading(main, " ".join(run.text.strip() for run in stretches), phonemes)
+
+    def _sounds(self, word: str, language: Language) -> str:
+        try:
+            return self.read(word, language).phonemes
+        except SpeechError:
+            return ""
 
     def _phonemes(self, run: Run) -> str:
         if run.language == "zh":
