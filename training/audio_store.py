@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TextIO
@@ -24,7 +24,9 @@ GAP_SAMPLES = 6_000
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One spoken text. `start` and `samples` are positions in the shard's audio."""
+    """One spoken text. `start` and `samples` are positions in the shard's audio; `edges` is
+    where in the utterance the first symbol of `phonemes` begins and each ends, in samples, as far
+    as the teacher tells."""
 
     text_id: str
     voice: str
@@ -33,6 +35,7 @@ class Utterance:
     speed: int
     start: int
     samples: int
+    edges: list[int] = field(default_factory=list)
 
 
 class ShardWriter:
@@ -49,7 +52,7 @@ class ShardWriter:
         for utterance in complete:
             self._write_line(utterance)
 
-    def add(self, pcm: npt.NDArray[np.float32], **facts: str | int) -> None:
+    def add(self, pcm: npt.NDArray[np.float32], **facts: str | int | list[int]) -> None:
         """`pcm` in [-1, 1]; `facts` are the fields of `Utterance` beside start and samples."""
         samples = (np.clip(pcm, -1, 1) * 32767).astype("<i2")
         self._audio.write(samples.tobytes() + b"\0" * (2 * GAP_SAMPLES))

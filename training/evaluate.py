@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from engine.api import SAMPLE_RATE, SAMPLES_PER_FRAME, Language, SpeechRequest
+from engine.api import SAMPLE_RATE, SAMPLES_PER_FRAME, Language, SpeechRequest, WordTime
 from engine.checkpoints.mini import MiniCheckpoint
 from engine.frontend.text import Reading
 from engine.settings import EngineSettings
@@ -46,6 +46,7 @@ class Piece:
     text: str
     reading: Reading
     chunks: list[Pcm] = field(default_factory=list)
+    words: list[WordTime] = field(default_factory=list)
     truncated: bool = False
     first_ms: float = 0.0
     prompt_tokens: int = 0
@@ -122,6 +123,7 @@ async def speak_all(
         async for chunk in engine.speak(request):
             piece.first_ms = piece.first_ms or 1e3 * (time.monotonic() - began)
             piece.chunks.append(chunk.pcm)
+            piece.words += chunk.words
             if chunk.final:
                 piece.truncated = chunk.truncated
                 piece.prompt_tokens = chunk.prompt_tokens

@@ -7,6 +7,8 @@ STFT around the second frame reach back over the second half of the first.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,13 +25,21 @@ LONGEST = 15.5 * 24_000
 SHORTEST = 0.1 * 24_000
 
 
-def trim(wave: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
+class Trimmed(NamedTuple):
+    """What is left of a wave, and how many samples were cut before it (added, if negative)."""
+
+    wave: npt.NDArray[np.float32]
+    before: int
+
+
+def trim(wave: npt.NDArray[np.float32]) -> Trimmed | None:
     """Cut the silence around the speech (samples,); None when nothing fit to learn from is left."""
     audible = np.flatnonzero(np.abs(wave) > AUDIBLE)
     if len(audible) == 0 or not np.isfinite(wave).all():
         return None
-    missing = max(0, BEFORE_SAMPLES - int(audible[0]))
-    cut = np.pad(wave, (missing, 0))[int(audible[0]) + missing - BEFORE_SAMPLES :]
-    cut = cut[: int(audible[-1]) - int(audible[0]) + BEFORE_SAMPLES + AFTER_SAMPLES].copy()
+    before = int(audible[0]) - BEFORE_SAMPLES
+    missing = max(0, -before)
+    cut = np.pad(wave, (missing, 0))[before + missing :]
+    cut = cut[: int(audible[-1]) - before + AFTER_SAMPLES].copy()
     cut[:FADE_SAMPLES] *= np.linspace(0, 1, FADE_SAMPLES, dtype=np.float32)
-    return cut if SHORTEST <= len(cut) <= LONGEST else None
+    return Trimmed(cut, before) if SHORTEST <= len(cut) <= LONGEST else None

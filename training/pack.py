@@ -2,26 +2,33 @@
 
     python -m training.pack CHECKPOINT_FOLDER [--voice-out engine/voices/mini]
                                               [--recogniser-out training/resources]
+                                              [--weights]
 
 The folder is what training leaves: `config.json`, `lm_bf16.safetensors`,
-`codec_decoder_fp16.safetensors`, `ctc_phoneme_fp16.safetensors`, `voices.json` and
-`phoneme_vocab.json`.
+`codec_decoder_fp16.safetensors`, `ctc_phoneme_fp16.safetensors`, `voices.json`,
+`phoneme_vocab.json` and, of word times, `aligner.safetensors`. With `--weights` those weights that
+are in it replace packed ones; all else stays.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from engine.lm_config import LmConfig, llama_config
 
 FORMAT = 1
+_LM = "lm_bf16.safetensors"
+_CODEC = "codec_decoder_fp16.safetensors"
+_ALIGNER = "aligner.safetensors"
+_RECOGNISER = "ctc_phoneme_fp16.safetensors"
 END_ID = 180
 """The padding id of training, never part of a prompt: it names the end of a piece."""
 OVERRUN_ID = 199
@@ -188,6 +195,37 @@ def _write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
+def pack_weights(source: Path, voice_out: Path, recogniser_out: Path) -> list[Path]:
+    """Write those weights that `source` has. Returns the files written.
+
+    Raises `FileNotFoundError` when it has none.
+    """
+    written = []
+
+    def write(
+        name: str, path: Path, packed: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    ) -> None:
+        if (source / name).exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_file(packed(load_file(source / name)), path)
+            written.append(path)
+
+    config = source / "config.json"
+    if config.exists():
+        shape = json.loads(config.read_text(encoding="utf-8"))
+        write(_LM, voice_out / "lm" / "model.safetensors", lambda t: pack_language_model(t, shape))
+    write(_CODEC, voice_out / "codec.safetensors", _halved)
+    write(_ALIGNER, voice_out / _ALIGNER, _halved)
+    write(_RECOGNISER, recogniser_out / "recogniser.safetensors", quantise)
+    if not written:
+        raise FileNotFoundError(f"{source} has none of {_LM}, {_CODEC}, {_ALIGNER}, {_RECOGNISER}")
+    return written
+
+
+def _halved(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.half().contiguous() for name, value in tensors.items()}
+
+
 def pack(source: Path, voice_out: Path, recogniser_out: Path) -> list[Path]:
     """Write the voice package and the evaluation recogniser. Returns the files written."""
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
@@ -197,15 +235,10 @@ def pack(source: Path, voice_out: Path, recogniser_out: Path) -> list[Path]:
     model.mkdir(parents=True, exist_ok=True)
     recogniser_out.mkdir(parents=True, exist_ok=True)
 
-    save_file(
-        pack_language_model(load_file(source / "lm_bf16.safetensors"), config),
-        model / "model.safetensors",
-    )
-    codec = load_file(source / "codec_decoder_fp16.safetensors")
-    save_file({k: v.half().contiguous() for k, v in codec.items()}, voice_out / "codec.safetensors")
-    recogniser = load_file(source / "ctc_phoneme_fp16.safetensors")
-    save_file(quantise(recogniser), recogniser_out / "recogniser.safetensors")
-
+    for name in (_LM, _CODEC, _RECOGNISER):
+        if not (source / name).exists():
+            raise FileNotFoundError(f"{source} has no {name}")
+    pack_weights(source, voice_out, recogniser_out)
     _write_json(model / "config.json", language_model_config(config))
     _write_json(voice_out / "config.json", voice_config(config))
     _write_json(voice_out / "voices.json", pack_voices(voices, config), indent=None)
@@ -219,8 +252,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     root = Path(__file__).resolve().parent.parent
     parser.add_argument("--voice-out", type=Path, default=root / "engine" / "voices" / "mini")
     parser.add_argument("--recogniser-out", type=Path, default=root / "training" / "resources")
+    parser.add_argument("--weights", action="store_true", help="only the weights that are there")
     options = parser.parse_args(arguments)
-    for path in pack(options.checkpoint, options.voice_out, options.recogniser_out):
+    packing = pack_weights if options.weights else pack
+    for path in packing(options.checkpoint, options.voice_out, options.recogniser_out):
         print(f"{path.stat().st_size:>12,}  {path}")
 
 

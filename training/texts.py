@@ -2,7 +2,8 @@
 
 CORPUS_DIR holds text files named `en_*.txt` and `zh_*.txt`, one sentence a line (see
 training/README.md for corpora that may be used and their licences). Writes `en.jsonl` and
-`zh.jsonl` with the phonemes of the product's own front end.
+`zh.jsonl` with the phonemes of the product's own front end; with `--held-out` those of the
+held-out `test_en.txt` and `test_zh.txt` instead.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ def main() -> None:
     )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--held-out", action="store_true")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for language, front_end in (("en", English()), ("zh", Mandarin())):
         kept = 0
         with (args.out / f"{language}.jsonl").open("w", encoding="utf-8") as out:
-            for source in sorted(args.corpus.glob(f"{language}_*.txt")):
+            for source in sorted(
+                args.corpus.glob(f"test_{language}.txt" if args.held_out else f"{language}_*.txt")
+            ):
                 lines = source.read_text("utf-8").splitlines()
                 for number, line in enumerate(tqdm(lines, desc=source.name)):
                     spoken = front_end.phonemes(line.strip()).strip()

@@ -15,15 +15,18 @@ from __future__ import annotations
 import argparse
 import math
 import time
+import wave as wave_file
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from scipy.io import wavfile
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -80,6 +83,7 @@ class Renderer(nn.Module):
         self._rows = Rows(counts, counts, codec.device)
         self._mels = self._rows.doubled()
         self._batch = batch
+        self._scale = codec.overlap_add.scale(codec.device)
 
     def forward(self, codes: Tensor) -> tuple[Tensor, Tensor]:
         codec = self.codec
@@ -87,20 +91,43 @@ class Renderer(nn.Module):
         context = Context(torch.zeros(self._batch, width, device=codes.device))
         mel = codec.mel_rows(codes.flatten(0, 1), "codes", self._rows, self._mels, context)
         frames = codec.vocoder(mel, self._mels, context)
-        wave = overlap_add(frames.view(self._batch, -1, frames.shape[-1]), codec)
+        wave = overlap_add(frames.view(self._batch, -1, frames.shape[-1]), codec, self._scale)
         shift, scale = codec.config.affine
         return mel.view(self._batch, -1, mel.shape[-1]) * scale - shift, wave
 
 
-def overlap_add(frames: Tensor, codec: Codec) -> Tensor:
-    """STFT frames (batch, n, n_fft) -> (batch, n * hop); the last two hops are incomplete."""
+class RecordedStep:
+    """A training step recorded once and replayed on other inputs of the same shapes.
+
+    Recording does none of the step's work. A recorded step must not wait for the GPU.
+    """
+
+    def __init__(
+        self, step: Callable[[Tensor, Tensor], dict[str, Tensor]], given: tuple[Tensor, Tensor]
+    ) -> None:
+        self._given = tuple(t.clone() for t in given)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._losses = step(*self._given)
+
+    def __call__(self, *given: Tensor) -> dict[str, Tensor]:
+        for kept, value in zip(self._given, given, strict=True):
+            kept.copy_(value)
+        self._graph.replay()
+        return self._losses
+
+
+def overlap_add(frames: Tensor, codec: Codec, scale: Tensor) -> Tensor:
+    """STFT frames (batch, n, n_fft) -> (batch, n * hop); the last two hops are incomplete.
+
+    scale: of a hop that all its windows have reached (1, hop).
+    """
     vocoder = codec.config.vocoder
     length = (frames.shape[1] - 1) * vocoder.hop + vocoder.n_fft
     folded = F.fold(
         frames.transpose(1, 2), (1, length), (1, vocoder.n_fft), stride=(1, vocoder.hop)
     )[:, 0, 0]
     start = vocoder.n_fft // 2
-    scale = codec.overlap_add.scale(frames.device)
     wave = folded[:, start : start + frames.shape[1] * vocoder.hop]
     wave = F.pad(wave, (0, frames.shape[1] * vocoder.hop - wave.shape[1]))
     return (wave.view(wave.shape[0], -1, vocoder.hop) * scale).flatten(1)
@@ -146,17 +173,12 @@ class Trainer:
         if judges is not None:
             self.judges.load_state_dict(load_file(judges))
         self.judges.to(device)
-        betas = (0.8, 0.99)
-        self.generator_step = torch.optim.AdamW(
-            self.learned, lr=settings.generator_rate, betas=betas, weight_decay=0.01
-        )
-        self.judge_step = torch.optim.AdamW(
-            self.judges.parameters(), lr=settings.discriminator_rate, betas=betas, weight_decay=0.01
-        )
+        self.generator_step = self._optimiser(self.learned)
+        self.judge_step = self._optimiser(self.judges.parameters())
         self.averaged = [p.detach().clone() for p in self.learned]
         self.segments = FrameSegments(audio, device, settings.seed)
+        self.recorded: dict[bool, RecordedStep] = {}
         self.step = 0
-        self.progress = 0.0
         state = out / "state.pt"
         if state.exists():
             self._restore(torch.load(state, map_location=device, weights_only=True))
@@ -207,9 +229,21 @@ class Trainer:
         _, made = self.renderer(self._fix(codes))
         for index in range(min(3, len(made))):
             pair = torch.cat([true[index], made[index]]).float().cpu().numpy()
-            wavfile.write(self.out / f"sample-{index}.wav", SAMPLE_RATE, pair)
+            write_wav(self.out / f"sample-{index}.wav", pair)
 
     # -- a step ----------------------------------------------------------------------------------
+
+    def _optimiser(self, parameters: Iterable[Tensor]) -> torch.optim.AdamW:
+        """Its learning rate is a tensor, so that a recorded step follows it."""
+        on_gpu = self.device.type == "cuda"
+        return torch.optim.AdamW(
+            parameters,
+            lr=torch.zeros((), device=self.device),
+            betas=(0.8, 0.99),
+            weight_decay=0.01,
+            fused=on_gpu,
+            capturable=on_gpu,
+        )
 
     def _fix(self, codes: Tensor) -> Tensor:
         for codebook, code in self.settings.fixed.items():
@@ -221,19 +255,44 @@ class Trainer:
         factor = max(self.settings.lowest_share, cosine)
         settling = self.step < self.settings.settle_steps
         for group in self.generator_step.param_groups:
-            group["lr"] = 0.0 if settling else self.settings.generator_rate * factor
+            group["lr"].fill_(0.0 if settling else self.settings.generator_rate * factor)
         for group in self.judge_step.param_groups:
-            group["lr"] = self.settings.discriminator_rate * factor
+            group["lr"].fill_(self.settings.discriminator_rate * factor)
 
     def train_step(self, share_done: float) -> dict[str, Tensor]:
-        """One step of the judges and one of the decoder; returns the losses."""
-        settings, codec = self.settings, self.codec
+        """One step of the judges and one of the decoder; returns the losses, which the next step
+        may overwrite."""
+        settings = self.settings
         self._set_rates(share_done)
-        half = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         begins = self.step % settings.starts == 0
         codes, wave = self.segments.draw(settings.batch, self.frames, from_start=begins)
+        self._fix(codes)
+        step = self.recorded.get(begins) or partial(self._learn, begins=begins)
+        losses = step(codes, wave)
+        self.step += 1
+        self._average()
+        return losses
+
+    def record(self) -> None:
+        """Record both kinds of step as CUDA graphs: launched one by one, their some thousand small
+        kernels take several times as long as they run."""
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(2 * self.settings.starts):
+                self.train_step(0.0)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        recorded = {}
+        for begins in (True, False):
+            given = self.segments.draw(self.settings.batch, self.frames, from_start=begins)
+            recorded[begins] = RecordedStep(partial(self._learn, begins=begins), given)
+        self.recorded = recorded
+
+    def _learn(self, codes: Tensor, wave: Tensor, begins: bool) -> dict[str, Tensor]:
+        settings, codec = self.settings, self.codec
+        half = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         with half:
-            mel, made = self.renderer(self._fix(codes))
+            mel, made = self.renderer(codes)
         unscored = 0 if begins else settings.context
         first = unscored * SAMPLES_PER_FRAME
         last = first + settings.scored * SAMPLES_PER_FRAME
@@ -269,8 +328,6 @@ class Trainer:
         loss.backward()
         nn.utils.clip_grad_norm_(self.learned, 5.0)
         self.generator_step.step()
-        self.step += 1
-        self._average()
         return {
             "mel": mel_distance.detach(),
             "stft": spectral.detach(),
@@ -301,7 +358,7 @@ class Trainer:
                 losses = self.train_step((spent + elapsed) / planned)
                 if self.step % 20 == 0:
                     for name, value in losses.items():
-                        gathered.setdefault(name, []).append(value)
+                        gathered.setdefault(name, []).append(value.clone())
                 if self.step % 200 == 0 and gathered:
                     means = {n: torch.stack(v).mean().item() for n, v in gathered.items()}
                     rows.append({"step": float(self.step), "seconds": spent + elapsed, **means})
@@ -316,6 +373,15 @@ class Trainer:
                     next_save += 120.0
         self.save()
         plot_losses(self.out)
+
+
+def write_wav(path: Path, samples: npt.NDArray[np.float32]) -> None:
+    """24 kHz mono, 16 bits."""
+    with wave_file.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLE_RATE)
+        file.writeframes((samples.clip(-1, 1) * 32767).astype("<i2").tobytes())
 
 
 def plot_losses(out: Path) -> None:
@@ -354,6 +420,12 @@ def main() -> None:
         "--rate", type=float, default=Settings().generator_rate, help="highest learning rates"
     )
     parser.add_argument(
+        "--recorded",
+        action=argparse.BooleanOptionalAction,
+        default=torch.cuda.is_available(),
+        help="replay steps as CUDA graphs",
+    )
+    parser.add_argument(
         "--settle", type=int, default=Settings().settle_steps, help="steps of the judges alone"
     )
     args = parser.parse_args()
@@ -369,6 +441,8 @@ def main() -> None:
     )
     trainer = Trainer(args.audio, args.checkpoint, args.out, settings, device, judges=args.judges)
     print("hours of speech:", {v: round(h, 2) for v, h in trainer.segments.hours.items()})
+    if args.recorded:
+        trainer.record()
     trainer.run(seconds=args.seconds, planned=args.planned or args.seconds, spent=args.spent)
 
 

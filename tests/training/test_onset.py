@@ -17,8 +17,10 @@ def spoken(before: int) -> npt.NDArray[np.float32]:
 
 @pytest.mark.parametrize("before", [0, 100, BEFORE_SAMPLES, 9000])
 def test_speech_begins_at_the_same_sample_whatever_silence_came_before(before: int) -> None:
-    kept = trim(spoken(before))
-    assert kept is not None
+    trimmed = trim(spoken(before))
+    assert trimmed is not None
+    kept = trimmed.wave
+    assert trimmed.before == before - BEFORE_SAMPLES
     assert int(np.argmax(np.abs(kept) > AUDIBLE)) == BEFORE_SAMPLES
     assert abs(len(kept) - BEFORE_SAMPLES - 12_000 - AFTER_SAMPLES) <= 1
     assert kept[0] == 0.0

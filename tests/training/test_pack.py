@@ -115,6 +115,21 @@ def test_a_missing_reference_is_named(trained: Path, tmp_path: Path) -> None:
         )
 
 
+def test_weights_alone_replace_only_what_is_there(packed: Path, tmp_path: Path) -> None:
+    before = {p.name: p.read_bytes() for p in packed.rglob("*") if p.is_file()}
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    save_file({"dec.w": torch.zeros(3)}, newer / "codec_decoder_fp16.safetensors")
+    save_file({"out": torch.ones(2)}, newer / "aligner.safetensors")
+    main([str(newer), "--weights", "--voice-out", str(packed), "--recogniser-out", str(tmp_path)])
+    assert load_file(packed / "codec.safetensors")["dec.w"].sum() == 0
+    assert (packed / "aligner.safetensors").exists()
+    after = {p.name: p.read_bytes() for p in packed.rglob("*") if p.is_file()}
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {"codec.safetensors", "aligner.safetensors"}
+    assert not (tmp_path / "recogniser.safetensors").exists()
+
+
 def test_quantising_loses_less_than_half_a_step() -> None:
     torch.manual_seed(1)
     weights = {"a.weight": torch.randn(6, 10, 3) * torch.tensor([1e-3, 1, 5, 0, 9, 0.1])[:, None, None],
