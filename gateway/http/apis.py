@@ -33,6 +33,10 @@ class Apis:
         """Raises `OSError` when a folder that is configured cannot be used."""
         await self.jobs.start()
 
+    async def drain(self) -> None:
+        """The server stops: nobody waits for what nobody listens to."""
+        await self.jobs.stop()
+
     async def close(self) -> None:
         await self.jobs.close()
 

@@ -51,11 +51,15 @@ class Jobs:
         self._tasks = [asyncio.create_task(self._work()) for _ in range(_AT_ONCE)]
         self._tasks.append(asyncio.create_task(self._sweep()))
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
+        """Work no more. What was begun is queued again."""
         tasks = [*self._tasks, *self._running.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        await self.stop()
         if self._tasks:
             self.store.close()
         if self._temporary is not None:

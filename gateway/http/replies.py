@@ -124,6 +124,9 @@ class SpeechResponse(Response):
                     # The server closes the connection of a response that is not completed.
                     return
                 await _send_in_time(send, self._broken(failure))
+            except TimeoutError:
+                _log.warning("a client took nothing for %g s", _STALL_SECONDS)
+                return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import re
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,6 +30,7 @@ from engine.api import SpeechError, SpeechRequest
 from gateway.http.sound import ELEVENLABS
 
 TEXT = "Hello there. How are you today?"
+CERTIFICATES = Path(__file__).parents[1] / "production" / "certificates"
 
 
 def client(running: Running) -> AsyncElevenLabs:
@@ -384,6 +388,25 @@ class TestStreamInput:
         samples, rate = decoded(data, "mp3")
         assert rate == 44_100
         assert 0.7 < samples.size / rate < 1.3
+
+    async def test_convert_realtime_as_it_comes(self, run: Run) -> None:
+        """Over TLS nothing of the library has to be touched."""
+        program = (
+            "import sys; from elevenlabs.client import ElevenLabs\n"
+            "api = ElevenLabs(base_url=sys.argv[1], api_key='none').text_to_speech\n"
+            "for part in api.convert_realtime('ann', text=iter(['Hello ', 'you.'])):\n"
+            "    sys.stdout.buffer.write(part)\n"
+        )
+        tls = {"tls_cert": CERTIFICATES / "server.pem", "tls_key": CERTIFICATES / "server.key"}
+        async with run(**{name: str(path) for name, path in tls.items()}) as running:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", program, running.url.replace("http:", "https:"),
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "SSL_CERT_FILE": str(CERTIFICATES / "ca.pem")},
+            )  # fmt: skip
+            data, _ = await process.communicate()
+            assert process.returncode == 0
+        assert decoded(data, "mp3")[1] == 44_100
 
     async def test_convert_realtime_raises_what_was_refused(self, run: Run) -> None:
         async with run() as running:

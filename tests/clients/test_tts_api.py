@@ -244,6 +244,20 @@ class TestBatch:
             # What was done is not done again.
             assert {request.text for request in running.engine.requests} == {"Two.", "Three."}
 
+    async def test_a_server_that_stops_does_not_wait_for_jobs(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        engine = FakeSynthesizer(lambda *_: Script(hold=asyncio.Event()))
+        async with run(engine, jobs_dir=str(tmp_path)) as running, http(running) as client:
+            job = await created(client, "One.")
+            while not engine.running:
+                await asyncio.sleep(0.001)
+            async with asyncio.timeout(5):
+                await running.gateway.drain()
+            assert not engine.running
+            status = (await client.get(f"/batch_tts/{job}")).json()
+            assert [task["status"] for task in status["tasks"]] == ["queued"]
+
     async def test_results_expire(self, run: Run) -> None:
         async with run(jobs_keep_seconds=0.05) as running, http(running) as client:
             job = await created(client, "One.")
