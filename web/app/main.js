@@ -5,7 +5,7 @@ import { Access } from "./access.js";
 import { Captions } from "./captions.js";
 import { Chat } from "./chatbot.js";
 import { Composer } from "./composer.js";
-import { chooseLanguage, switchLanguage } from "./i18n.js";
+import { chooseLanguage, switchLanguage, t } from "./i18n.js";
 import { Meters } from "./meters.js";
 import { Notices } from "./notices.js";
 import { Recorder } from "./recorder.js";
@@ -65,3 +65,6 @@ talk.addEventListener("turn", () => {
 globalThis.voxgate = { player, talk }; // for the console
 document.documentElement.dataset.ready = "";
 talk.open();
+player.prepare().catch(() => {
+  if (!globalThis.AudioWorkletNode) notices.alert(t("no_web_audio"));
+});

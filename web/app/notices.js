@@ -86,7 +86,7 @@ export class Notices {
     this.checking = setTimeout(() => {
       this.checking = null;
       if (this.talk.player.state === "running" || !this.talk.speaking) return;
-      this.banner(t("sound_off"), t("sound_on"), () => this.talk.player.unlock());
+      this.banner(t("sound_off"), t("sound_on"), () => this.talk.unlock());
       this.forSound = true;
     }, 400);
   }

@@ -132,7 +132,7 @@ export class Setup {
     session.addEventListener("turn", ({ detail: { turn } }) => {
       if (turn.over && this.previewing?.session === session) this.stopPreview();
     });
-    this.talk.player.unlock();
+    this.talk.unlock();
     await session.open();
     session.speak(t("preview_text"));
   }
@@ -146,7 +146,7 @@ export class Setup {
 }
 
 /** `jf_gongitsune` is called Gongitsune. */
-function readable(id) {
+export function readable(id) {
   const name = id.replace(/^[a-z]{2}_/, "").replaceAll("_", " ");
   return name.charAt(0).toUpperCase() + name.slice(1);
 }

@@ -1,8 +1,9 @@
 // The text of the turns, with the word that is heard.
 
 import { SAMPLE_RATE } from "../client/index.js";
-import { CHIPS } from "./samples.js";
 import { language, t } from "./i18n.js";
+import { CHIPS } from "./samples.js";
+import { readable } from "./setup.js";
 
 const KEPT = 12;
 const at = (id) => document.getElementById(id);
@@ -18,6 +19,7 @@ export class Stage {
   constructor(talk, notices) {
     this.notices = notices;
     this.shown = new Map(); // turn -> its elements and what they show
+    this.closed = new WeakSet();
     this.scroll = at("scroll");
     this.pinned = true;
     this.scroll.addEventListener("scroll", () => {
@@ -57,6 +59,7 @@ export class Stage {
   }
 
   update(turn) {
+    if (this.closed.has(turn)) return;
     const shown = this.shown.get(turn) ?? this.open(turn);
     this.write(shown, turn);
     shown.item.dataset.state = turn.state;
@@ -93,10 +96,12 @@ export class Stage {
   }
 
   state({ meta }, turn) {
-    const parts = [turn.voice];
+    const parts = [readable(turn.voice)];
     const seconds = ((turn.heardSamples ?? 0) / SAMPLE_RATE).toFixed(1);
     parts.push(t(`state_${turn.state}`, { seconds }));
-    if (turn.firstAudibleMs !== null) parts.push(`${Math.round(turn.firstAudibleMs)} ms`);
+    if (turn.firstAudibleMs !== null) {
+      parts.push(t("sound_after", { ms: Math.round(turn.firstAudibleMs) }));
+    }
     meta.textContent = parts.join(" · ");
   }
 
@@ -149,6 +154,11 @@ export class Stage {
       text.append(unsaid);
     }
     this.shown.delete(turn);
+    this.closed.add(turn);
+    if (!turn.text.trim()) {
+      shown.item.remove();
+      return;
+    }
     if (turn.state === "cancelled") {
       this.notices.announce(t("stopped_turn", { spoken, unspoken: rest }));
     } else if (turn.state === "heard") {

@@ -53,8 +53,13 @@ export class Talk extends EventTarget {
   /** A new turn; call it from a click or a key, which lets the sound on. */
   begin(options) {
     this.tell("begin", {});
-    this.player.unlock();
+    this.unlock();
     return this.session.begin(options);
+  }
+
+  unlock() {
+    // What cannot be heard yet is kept, and one button brings it.
+    return this.player.unlock().catch(() => false);
   }
 
   speak(text, options) {

@@ -131,12 +131,23 @@ export interface Report {
 
 export type PlayerState = "locked" | "running" | "interrupted";
 
+export interface PlayerEvents {
+  report: Report;
+  /** A turn was played to its end; the number that it was pushed under. */
+  heard: { turn: number };
+  /** `performance.now()` of a turn's first sound at the output. */
+  audible: { turn: number; at: number };
+  state: { state: PlayerState };
+}
+
 export class Player extends EventTarget {
   readonly state: PlayerState;
   readonly context: AudioContext | null;
   readonly analyser: AnalyserNode | null;
   /** Seconds from the render clock to the ear. */
   readonly latency: number;
+  /** Make the audio beforehand, silent until `unlock`. */
+  prepare(): Promise<void>;
   /** Call it from a click or a key press. True when sound can be heard. */
   unlock(): Promise<boolean>;
   push(turn: number, start: number, samples: Float32Array): void;
@@ -145,6 +156,16 @@ export class Player extends EventTarget {
   position(): { turn: number; sample: number } | null;
   recover(): Promise<void>;
   close(): Promise<void>;
+  addEventListener<K extends keyof PlayerEvents>(
+    type: K,
+    listener: (event: CustomEvent<PlayerEvents[K]>) => void,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
 }
 
 export class JitterRing {
@@ -225,6 +246,12 @@ export class VoiceSession extends EventTarget {
   addEventListener<K extends keyof SessionEvents>(
     type: K,
     listener: (event: CustomEvent<SessionEvents[K]>) => void,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | AddEventListenerOptions,
   ): void;
 }
 

@@ -5,6 +5,7 @@ import { SAMPLE_RATE } from "./protocol.js";
 const REPORTS_KEPT = 128;
 const STALLED_MS = 2500;
 const TICK_MS = 1000;
+const REST_MS = 20000; // after so long in silence the audio rests, and lets the machine sleep
 
 /**
  * Events: `report` (what the worklet tells, some 50 times a second while it plays), `heard`
@@ -26,12 +27,27 @@ export class Player extends EventTarget {
     this.completed = new Map();
     this.stoppedAt = null;
     this.moved = { time: 0, at: 0 };
+    this.resting = false;
     this.wake = () => this.recover();
   }
 
-  /** Make or resume the audio; call it from a click or a key press. True when sound can be heard. */
+  /** Make the audio, silent until `unlock`: then the first sound does not wait for it. */
+  async prepare() {
+    if (this.context) return;
+    try {
+      await (this.building ??= this.build());
+    } finally {
+      this.building = null; // One that failed is tried again the next time.
+    }
+  }
+
+  /**
+   * Make or resume the audio; call it from a click or a key press. True when sound can be heard.
+   * Rejects where there is no AudioWorklet, or its file cannot be had.
+   */
   async unlock() {
-    if (!this.context) await (this.building ??= this.build());
+    await this.prepare();
+    this.wakeUp();
     if (this.context.state !== "running") {
       // Without a gesture this promise stays open in some browsers.
       await Promise.race([this.context.resume(), new Promise((done) => setTimeout(done, 300))]);
@@ -42,7 +58,12 @@ export class Player extends EventTarget {
 
   async build() {
     const context = new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: "interactive" });
-    await context.audioWorklet.addModule(new URL("worklet.js", import.meta.url));
+    try {
+      await context.audioWorklet.addModule(new URL("worklet.js", import.meta.url));
+    } catch (failure) {
+      context.close();
+      throw failure;
+    }
     this.context = context;
     this.node = new AudioWorkletNode(context, "voxgate-player", {
       numberOfInputs: 0,
@@ -50,6 +71,7 @@ export class Player extends EventTarget {
     });
     this.analyser = context.createAnalyser();
     this.analyser.fftSize = 512;
+    this.node.onprocessorerror = () => this.rebuild();
     this.node.port.onmessage = ({ data }) => this.take(data);
     this.node.connect(this.analyser).connect(context.destination);
     context.onstatechange = () => this.changed();
@@ -59,7 +81,6 @@ export class Player extends EventTarget {
       document.addEventListener("visibilitychange", this.wake);
       navigator.mediaDevices?.addEventListener("devicechange", this.wake);
     }
-    this.building = null;
     this.replay();
   }
 
@@ -87,7 +108,7 @@ export class Player extends EventTarget {
   }
 
   changed() {
-    const state = this.context?.state === "running" ? "running"
+    const state = this.context?.state === "running" || this.resting ? "running"
       : this.state === "locked" ? "locked" : "interrupted";
     if (state === this.state) return;
     this.state = state;
@@ -97,6 +118,7 @@ export class Player extends EventTarget {
   /** Samples of a turn from sample `start` of its clock on, at 24 kHz. */
   push(turn, start, samples) {
     if (!samples.length) return;
+    if (this.resting) this.wakeUp();
     this.kept.push({ turn, start, samples });
     this.post({ turn, start, samples });
   }
@@ -180,17 +202,30 @@ export class Player extends EventTarget {
 
   /** Try to be heard again: after sleep, a call, or another output device. */
   async recover() {
-    if (!this.context || this.state === "locked") return;
+    if (!this.context || this.state === "locked" || this.resting) return;
     if (this.context.state === "closed") await this.rebuild();
     else if (this.context.state !== "running") await this.context.resume().catch(() => {});
     this.changed();
   }
 
+  rest() {
+    this.resting = true;
+    this.context.suspend().catch(() => {});
+  }
+
+  wakeUp() {
+    this.moved = { time: this.context?.currentTime ?? 0, at: performance.now() };
+    if (!this.resting) return;
+    this.resting = false;
+    this.context.resume().catch(() => {});
+  }
+
   // A context whose clock stands still while there is something to play has lost its device.
   watch() {
+    if (this.resting) return;
     if (this.state !== "running" || !this.kept.length) {
-      this.moved = { time: this.context?.currentTime ?? 0, at: performance.now() };
       if (this.state === "interrupted") this.recover();
+      else if (this.state === "running" && performance.now() - this.moved.at > REST_MS) this.rest();
       return;
     }
     const stands = this.context.currentTime === this.moved.time;
@@ -205,7 +240,7 @@ export class Player extends EventTarget {
     context.onstatechange = context.onerror = null;
     context.close().catch(() => {});
     this.reports = [];
-    await (this.building = this.build());
+    await this.prepare();
     await this.context.resume().catch(() => {});
     this.changed();
   }

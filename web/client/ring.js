@@ -2,12 +2,14 @@
 // the tests drive it.
 //
 // Playing starts with `target` seconds in hand (50 ms at first) or all of a turn. Running dry ramps
-// to silence and raises the target by as long as it stayed dry; seconds of smooth playing lower it.
+// to silence and raises the target by as long as it stayed dry, for going on within a turn; a new turn
+// waits for 100 ms at most. Seconds of smooth playing lower the target again.
 // Below target, playing slows by at most half a percent: that takes up the drift of two clocks and
 // small gaps without a click, and half a percent is not heard.
 
 const FADE_SECONDS = 0.005;
 const LEAST_TARGET = 0.05;
+const MOST_AT_START = 0.1; // a turn's first sound does not pay for the gaps of others
 const MOST_TARGET = 0.5;
 const SLOWEST = 0.995;
 const CALM_SECONDS = 8;
@@ -139,12 +141,14 @@ export class JitterRing {
       const open = mark.end === null;
       const left = (mark.end ?? this.written) - this.at;
       if (!this.playing) {
-        if (open && left < this.target * this.rate) {
+        const begins = this.at === mark.from;
+        const wanted = begins ? Math.min(this.target, MOST_AT_START) : this.target;
+        if (open && left < wanted * this.rate) {
           this.starve(mark, out.length - filled);
           break;
         }
         this.playing = true;
-        this.gain = this.at === mark.from ? 1 : 0;
+        this.gain = begins ? 1 : 0;
       } else if (open && left < 1) {
         this.playing = false;
         this.underruns += 1;
