@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from engine.align.monotonic import MonotonicPath
 from engine.align.network import AlignmentNetwork, Codes, StreamingNetwork
 from engine.align.words import SpokenWord
@@ -13,6 +15,8 @@ SILENCE = 16
 """The space: what is said before the first symbol."""
 SETTLED = 16
 """Frames after which the end of a word is no longer revised."""
+LOT = 16
+"""Frames to hear at once: fewer cost as much."""
 
 
 class PieceAlignment:
@@ -32,13 +36,18 @@ class PieceAlignment:
         self._path = MonotonicPath([SILENCE, *symbols])
         self._words = list(words)
         self._sampled = list(sampled)
+        self._waiting: list[Codes] = []
         self._told = 0
         self._until = 0
 
     def push(self, codes: Codes, *, last: bool) -> tuple[WordTime, ...]:
         """The words that the next frames (n, codebooks) settle; all that are left when these are
         the last. Samples count from the first frame."""
-        self._path.push(self._network.push(codes[:, self._sampled], last=last))
+        self._waiting.append(codes[:, self._sampled])
+        if not last and sum(map(len, self._waiting)) < LOT:
+            return ()
+        gathered, self._waiting = np.concatenate(self._waiting), []
+        self._path.push(self._network.push(gathered, last=last))
         if not self._path.frames:
             return ()
         edges = self._path.edges(ended=last)

@@ -87,7 +87,7 @@ class MiniCheckpoint:
         self._lm = LmConfig.from_dict(lm["voxgate"], vocab_size=lm["vocab_size"])
         self._voices = Voices(_read(folder / "voices.json"), self._layout, self._alphabet, self._lm)
         aligner = folder / "aligner.safetensors"
-        self._aligner = AlignmentNetwork.load(aligner) if aligner.exists() else None
+        self.aligner = AlignmentNetwork.load(aligner) if aligner.exists() else None
         self._speakers: dict[tuple[str, str], list[int]] = {}
         self._frontend = _in_background(self._alphabet)
 
@@ -187,16 +187,17 @@ class MiniCheckpoint:
 
     def alignment(self, request: SpeechRequest, plan: PiecePlan) -> PieceAlignment | None:
         """See `AligningCheckpoint`. A voice that was packed without an aligner has none."""
-        reading = plan.reading
-        if self._aligner is None or reading is None:
+        return None if plan.reading is None else self.alignment_of(request.text, plan.reading)
+
+    def alignment_of(self, text: str, reading: Reading) -> PieceAlignment | None:
+        """Of a text and how it is read."""
+        if self.aligner is None:
             return None
         words = spoken_words(
-            request.text,
-            reading.phonemes,
-            lambda word: self.sounds(word, reading.language),
+            text, reading.phonemes, lambda word: self.sounds(word, reading.language)
         )
         symbols = self._alphabet.encode(reading.phonemes)
-        return PieceAlignment(self._aligner, symbols, words, self._lm.sampled_codebooks)
+        return PieceAlignment(self.aligner, symbols, words, self._lm.sampled_codebooks)
 
     def _check(self, request: SpeechRequest) -> None:
         slowest, fastest = min(self._layout.speeds), max(self._layout.speeds)
