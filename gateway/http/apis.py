@@ -7,9 +7,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from gateway.door import Door
-from gateway.http import asyncapi, elevenlabs, openapi
+from gateway.http import asyncapi, openapi
 from gateway.http.batch import PATH, Batch
-from gateway.http.elevenlabs_sockets import ElevenLabsSockets
+from gateway.http.elevenlabs.catalogue import Catalogue, asks
+from gateway.http.elevenlabs.routes import ElevenLabs
+from gateway.http.elevenlabs.sockets import Sockets
 from gateway.http.health import json_response
 from gateway.http.jobs import Jobs
 from gateway.http.native import Native
@@ -24,8 +26,9 @@ class Apis:
     def __init__(self, door: Door) -> None:
         self.jobs = Jobs(door)
         self._openai = OpenAi(door)
-        self._elevenlabs = elevenlabs.ElevenLabs(door)
-        self._sockets = ElevenLabsSockets(door)
+        self._elevenlabs = ElevenLabs(door)
+        self._catalogue = Catalogue(door)
+        self._sockets = Sockets(door)
         self._native = Native(door)
         self._batch = Batch(door, self.jobs)
 
@@ -41,7 +44,8 @@ class Apis:
         await self.jobs.close()
 
     def routes(self) -> list[BaseRoute]:
-        openai, batch, eleven = self._openai, self._batch, self._elevenlabs
+        openai, batch = self._openai, self._batch
+        eleven, catalogue = self._elevenlabs, self._catalogue
         return [
             Route("/v1/audio/speech", openai.speech, methods=["POST"]),
             Route("/v1/audio/voices", openai.voices),
@@ -57,9 +61,9 @@ class Apis:
             ),
             WebSocketRoute(f"{_TTS}/stream-input", self._sockets.stream_input),
             WebSocketRoute(f"{_TTS}/multi-stream-input", self._sockets.multi_stream_input),
-            Route("/v1/voices", eleven.voices),
-            Route("/v1/voices/{voice_id}", eleven.voice),
-            Route("/v2/voices", eleven.search),
+            Route("/v1/voices", catalogue.voices),
+            Route("/v1/voices/{voice_id}", catalogue.voice),
+            Route("/v2/voices", catalogue.search),
             Route("/tts", self._native.tts, methods=["POST"]),
             Route(PATH, batch.create, methods=["POST"]),
             Route(PATH + "/{job}", batch.status),
@@ -70,7 +74,7 @@ class Apis:
 
     async def _models(self, request: Request) -> Response:
         """`GET /v1/models`, which two APIs have."""
-        ours = self._elevenlabs if elevenlabs.asks(request) else self._openai
+        ours = self._catalogue if asks(request) else self._openai
         return await ours.models(request)
 
 

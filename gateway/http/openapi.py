@@ -7,9 +7,11 @@ from importlib import metadata
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from gateway.http import elevenlabs, native, openai
+from gateway.http import native, openai
 from gateway.http.batch import PATH as BATCH
 from gateway.http.batch import BatchBody
+from gateway.http.elevenlabs import wishes as elevenlabs
+from gateway.http.elevenlabs.routes import LINES
 from gateway.http.openapi_schemas import (
     AUDIO,
     INTEGER,
@@ -116,7 +118,7 @@ def _elevenlabs_paths() -> Json:
     }
     lines = {
         "description": "A JSON object a line.",
-        "content": content([elevenlabs.LINES], AUDIO),
+        "content": content([LINES], AUDIO),
     }
     search = [
         _query("search", STRING, "Part of a name, description or label."),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.client import FLUSH, Flush
-from gateway.http.schedule import Schedule
+from gateway.http.elevenlabs.schedule import Schedule
 from gateway.link import GatewayError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.alignment import spoken, written
+from gateway.http.elevenlabs.alignment import spoken, written
 from gateway.protocol import Caption
 
 

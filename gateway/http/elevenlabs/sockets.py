@@ -6,140 +6,32 @@ Every context is a session of its own behind the door, its text one turn.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from engine.api import SAMPLE_RATE
 from gateway.client import Flush
 from gateway.door import Door
-from gateway.http.alignment import Characters
-from gateway.http.elevenlabs import Timed, VoiceSettings, detail_of, sound_of, wish_of
-from gateway.http.schedule import Schedule
+from gateway.http.elevenlabs.context import Context, Emit
+from gateway.http.elevenlabs.messages import Message
+from gateway.http.elevenlabs.schedule import Schedule
+from gateway.http.elevenlabs.wishes import VoiceSettings, detail_of, sound_of, wish_of
 from gateway.http.speech import Part, Wish, speak
 from gateway.link import GatewayError
-from gateway.protocol import FlushDone
 from gateway.transport import EXTENSION
 
 MOST_CONTEXTS = 5
 _INACTIVITY, _LONGEST_INACTIVITY = 20, 180
 _POLICY = 1008
 _REASON_BYTES = 123
-_MOST_FLUSHES = 32
-"""Not yet answered; a session takes 64."""
 _ERRORS = {"unknown_voice": "voice_id_does_not_exist", "capacity": "system_busy"}
-Emit = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class GenerationConfig(BaseModel):
-    """`chunk_length_schedule`: characters to wait for before each generation."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    chunk_length_schedule: list[float] | None = Field(default=None, min_length=1, max_length=100)
-
-
-class Message(BaseModel):
-    """Any message of a client of either socket."""
-
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
-
-    text: str | None = None
-    voice_settings: VoiceSettings | None = None
-    generation_config: GenerationConfig | None = None
-    generator_config: GenerationConfig | None = None
-    pronunciation_dictionary_locators: list[dict[str, Any]] | None = None
-    try_trigger_generation: bool | None = None
-    flush: bool | None = None
-    context_id: str | None = Field(default=None, max_length=128)
-    contextId: str | None = Field(default=None, max_length=128)
-    close_context: bool | None = None
-    close_socket: bool | None = None
-
-    @property
-    def context(self) -> str | None:
-        return self.context_id if self.context_id is not None else self.contextId
-
-
-class Context:
-    """One stream of text being spoken. `emit` sends a message about it."""
-
-    def __init__(
-        self,
-        speech: Callable[[AsyncGenerator[str | Flush, None]], AsyncGenerator[Part, None]],
-        schedule: Schedule,
-        emit: Emit,
-    ) -> None:
-        """`speech` speaks a stream of text."""
-        self._schedule = schedule
-        self._emit = emit
-        self._text: asyncio.Queue[str | Flush | None] = asyncio.Queue()
-        self._flushes = 0
-        self._unflushed = False
-        self._begun = False
-        self._parts = speech(self._texts())
-        self.task = asyncio.create_task(self._run())
-
-    def write(self, text: str, *, flush: bool = False, trigger: bool = False) -> None:
-        """More text. White space before the first word does nothing."""
-        if not self._begun and not text.strip():
-            text = ""
-        self._begun = self._begun or bool(text)
-        if text:
-            self._unflushed = True
-        for item in self._schedule.feed(text, flush=flush, trigger=trigger):
-            self._text.put_nowait(item)
-            if isinstance(item, Flush):
-                self._unflushed = False
-
-    def end(self) -> None:
-        """No more text; the rest is spoken."""
-        for item in self._schedule.feed("", flush=True):
-            self._text.put_nowait(item)
-        self._text.put_nowait(None)
-
-    def close(self) -> None:
-        """Speak on if all was flushed, else stop at once."""
-        if self._begun and not self._unflushed:
-            self.end()
-        else:
-            self.task.cancel()
-
-    async def _texts(self) -> AsyncGenerator[str | Flush, None]:
-        while (item := await self._text.get()) is not None:
-            if isinstance(item, Flush):
-                if not self._begun or self._flushes >= _MOST_FLUSHES:
-                    continue
-                self._flushes += 1
-            yield item
-
-    async def _run(self) -> None:
-        timed, known = Timed(), list[tuple[Characters, Characters]]()
-        async with contextlib.aclosing(self._parts) as parts:
-            try:
-                async for part in parts:
-                    times = timed.hear(part)
-                    if times is not None:
-                        known.append(times)
-                    if isinstance(part, bytes):
-                        await self._emit(_audio(part, known))
-                        known.clear()
-                    elif isinstance(part, FlushDone):
-                        self._flushes -= 1
-            except GatewayError as failure:
-                # A context that was never given a word just ends.
-                if self._begun or failure.code != "empty_text":
-                    raise
-        if known:
-            await self._emit(_audio(b"", known))
-
-
-class ElevenLabsSockets:
+class Sockets:
     """The routes."""
 
     def __init__(self, door: Door) -> None:
@@ -374,33 +266,6 @@ _FINAL: dict[str, Any] = {
 
 def _about(context: str | None, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "contextId": context}
-
-
-def _audio(data: bytes, known: list[tuple[Characters, Characters]]) -> dict[str, Any]:
-    return {
-        "audio": base64.b64encode(data).decode(),
-        "isFinal": None,
-        "normalizedAlignment": _times([said for _, said in known]),
-        "alignment": _times([text for text, _ in known]),
-    }
-
-
-def _times(pieces: list[Characters]) -> dict[str, Any] | None:
-    """Milliseconds from the beginning of the first piece."""
-    pieces = [piece for piece in pieces if piece.characters]
-    if not pieces:
-        return None
-    zero = pieces[0].starts[0]
-
-    def ms(sample: int) -> int:
-        return (sample - zero) * 1000 // SAMPLE_RATE
-
-    times = [time for piece in pieces for time in zip(piece.starts, piece.ends, strict=True)]
-    return {
-        "chars": [each for piece in pieces for each in piece.characters],
-        "charStartTimesMs": [ms(start) for start, _ in times],
-        "charDurationsMs": [ms(end) - ms(start) for start, end in times],
-    }
 
 
 def _error(failure: GatewayError) -> dict[str, Any]:
