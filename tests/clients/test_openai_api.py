@@ -107,6 +107,29 @@ async def test_to_a_file_and_by_the_sync_client(run: Run, tmp_path: Path) -> Non
     assert samples.size > 9_000
 
 
+async def test_to_a_player_while_it_is_made(run: Run) -> None:
+    more = asyncio.Event()
+    engine = FakeSynthesizer(lambda _, number: Script(hold=more if number else None))
+    async with run(engine) as running:
+        player = await asyncio.create_subprocess_exec(
+            "cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert player.stdin is not None
+        assert player.stdout is not None
+        async with client(running).audio.speech.with_streaming_response.create(
+            model="tts-1", voice="ann", input=TEXT, response_format="wav"
+        ) as response:
+            async for part in response.iter_bytes(960):
+                player.stdin.write(part)
+                if not more.is_set():
+                    # It plays the first sentence; the second is not even begun.
+                    assert (await player.stdout.readexactly(960))[:4] == b"RIFF"
+                    more.set()
+        player.stdin.close()
+        assert len(await player.stdout.read()) > 20_000
+        await player.wait()
+
+
 async def test_leaving_the_stream_frees_the_engine(run: Run) -> None:
     engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
     async with run(engine) as running:
