@@ -120,8 +120,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_has_page_voice_and_notices(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    pages = {f"web/{path.name}" for path in (ROOT / "web").glob("*.*") if path.suffix != ".py"}
-    assert "web/index.html" in pages
+    pages = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "web").rglob("*.*")
+        if path.suffix not in (".py", ".pyc")
+    }
+    assert {"web/index.html", "web/client/index.d.ts"} <= pages
     voice = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "engine" / "voices").rglob("*")
