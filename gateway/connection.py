@@ -139,7 +139,11 @@ class Connection:
         burst = 0
         while self.runner is not None:
             runner = self.runner
-            item = runner.session.take(self._clock())
+            await runner.turn()
+            if self.runner is not runner:
+                # It goes on over another connection; what it has to send is for that.
+                continue
+            item = runner.take()
             if item is None:
                 runner.settle()
                 self._may_send.clear()

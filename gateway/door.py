@@ -80,7 +80,8 @@ class LocalLink:
         """The next message of the server. Raises `GatewayError` when the session is over."""
         while True:
             runner = self._live()
-            item = runner.session.take(runner.clock())
+            await runner.turn()
+            item = runner.take()
             if isinstance(item, Close):
                 runner.ended = runner.ended or item.reason
                 self._closed = item.reason

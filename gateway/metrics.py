@@ -51,7 +51,7 @@ class Metrics:
             "voxgate_pieces_started", "Pieces given to the engine.", registry=registry
         )
         self._encoding = Counter(
-            "voxgate_encode_seconds", "Time spent in audio encoders.", registry=registry
+            "voxgate_encode_seconds", "CPU time spent in audio encoders.", registry=registry
         )
         self._runaways = Counter(
             "voxgate_runaways",

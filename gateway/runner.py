@@ -14,10 +14,11 @@ from functools import partial
 from typing import Protocol
 
 from engine.api import SpeechError, SpeechRequest, Synthesizer
-from gateway.actions import CancelPiece, Resume, StartPiece
+from gateway.actions import CancelPiece, Outgoing, Resume, StartPiece
 from gateway.metrics import Metrics
 from gateway.protocol import ServerDraining
 from gateway.session import Session
+from gateway.slices import Slices
 
 _log = logging.getLogger("voxgate.session")
 
@@ -46,7 +47,9 @@ class Runner:
         *,
         client: str,
         clock: Callable[[], float] = time.monotonic,
+        slices: Slices | None = None,
     ) -> None:
+        """`slices`: of the event loop, shared with all other sessions."""
         self.session = session
         self.client = client
         """Whose session it is, for limits."""
@@ -54,6 +57,7 @@ class Runner:
         self.connection: Attached | None = None
         self.ended: str | None = None
         """Why the session is over, once it is."""
+        self._slices = slices or Slices()
         self._synthesizer = synthesizer
         self._metrics = metrics
         self._pieces: dict[int, asyncio.Task[None]] = {}
@@ -83,6 +87,17 @@ class Runner:
             self.connection.fail(code)
         else:
             self._closing = asyncio.create_task(self.close(code))
+
+    async def turn(self) -> None:
+        """Wait until the event loop has time for `take`."""
+        await self._slices.turn()
+
+    def take(self) -> Outgoing | None:
+        """The next thing to send, or None; audio is encoded here."""
+        began = time.perf_counter()
+        item = self.session.take(self.clock())
+        self._slices.spent(time.perf_counter() - began)
+        return item
 
     async def close(self, why: str) -> None:
         """End the session and free all it has in the engine."""
