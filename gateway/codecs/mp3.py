@@ -9,7 +9,7 @@ from gateway.codecs.base import library
 
 _MONO = 3
 _QUALITY = 5
-"""0 is best and slow, 9 is worst; 5 takes 0.4% of one core a stream."""
+"""0 is best and slow, 9 is worst; see docs/decisions/audio-formats.md for what it costs."""
 _SLACK_BYTES = 7_200
 """LAME's own bound: 1.25 times the samples and this."""
 
