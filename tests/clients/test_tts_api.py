@@ -59,6 +59,16 @@ class TestTts:
             asked = running.engine.requests
         assert {(r.voice, r.speed, r.seed) for r in asked} == {("bao", 1.5, 7)}
 
+    async def test_a_long_text_comes_whole_and_in_order(self, run: Run) -> None:
+        text = " ".join(f"This is sentence number {number} of many." for number in range(150))
+        engine = FakeSynthesizer(lambda *_: Script(samples=480))
+        async with run(engine, max_backlog_chars=1_200) as running, http(running) as client:
+            answer = await client.post("/tts", json={"text": text})
+        assert len(text) > 4 * 1_200
+        assert " ".join(request.text for request in engine.requests) == text
+        samples, _ = decoded(answer.content)
+        assert samples.size > 150 * 480
+
     async def test_a_neutral_emotion_is_spoken_and_others_are_told(self, run: Run) -> None:
         async with run() as running, http(running) as client:
             calm = await client.post("/tts", json={"text": "Hi.", "emotion": "neutral"})
