@@ -40,6 +40,7 @@ from engine.checkpoints.base import (
 )
 from engine.chunking import ChunkPolicy, Listener
 from engine.codec.service import DRY, DecodeService
+from engine.halves import middle, moved
 from engine.language_model import FrameBatch, LanguageModel
 from engine.machine import language_model_settings, resolve_device
 from engine.settings import EngineSettings
@@ -180,7 +181,16 @@ class EngineSynthesizer:
         if self._decoder is None or self._state == "stopped":
             raise SpeechError("engine_stopped", "The speech engine is not running.", retryable=True)
         self._decoder.expect()
-        plan = await self._plan(request)
+        try:
+            plan = await self._plan(request)
+        except SpeechError as failure:
+            half = middle(request.text) if failure.code == "text_too_long" else None
+            if half is None or len(request.text) > self.limits.max_text_chars:
+                raise
+            async with contextlib.aclosing(self._speak_parts(request, half)) as parts:
+                async for chunk in parts:
+                    yield chunk
+            return
         decoder, state = self._decoder, self._decoder.open()
         generation = self._lm.generate(
             plan.prompt,
@@ -236,6 +246,32 @@ class EngineSynthesizer:
         if batch.hidden is None:
             raise RuntimeError("the checkpoint decodes hidden states but the engine keeps none")
         return batch.hidden
+
+    async def _speak_parts(
+        self, request: SpeechRequest, half: int
+    ) -> AsyncGenerator[AudioChunk, None]:
+        """A text that takes too long to say, in two parts one after the other."""
+        context, samples, prompt, cached, truncated = request.context, 0, 0, 0, False
+        for start, end in ((0, half), (half, len(request.text))):
+            part = replace(request, text=request.text[start:end], context=context)
+            before = samples
+            async with contextlib.aclosing(self.speak(part)) as stream:
+                async for chunk in stream:
+                    samples += chunk.pcm.size
+                    prompt += chunk.prompt_tokens
+                    cached += chunk.cached_tokens
+                    truncated = truncated or chunk.truncated
+                    context = chunk.context or context
+                    final = chunk.final and end == len(request.text)
+                    yield AudioChunk(
+                        chunk.pcm,
+                        final=final,
+                        context=context if final else None,
+                        prompt_tokens=prompt if final else 0,
+                        cached_tokens=cached if final else 0,
+                        truncated=truncated and final,
+                        words=moved(chunk.words, start, before),
+                    )
 
     async def _plan(self, request: SpeechRequest) -> PiecePlan:
         context = request.context

@@ -29,11 +29,12 @@ import pytest
 import soundfile
 from websockets.asyncio.client import connect
 
+from engine.align.words import spoken_words
 from engine.frontend.phonemes import Alphabet
 from engine.frontend.text import TextFrontend
 from gateway.client import Audio, VoiceClient, stream_url
 from gateway.containers import read_raw_opus
-from gateway.protocol import TurnCancelled, TurnDone
+from gateway.protocol import Caption, TurnCancelled, TurnDone
 from training.judges import EnglishListener
 from training.recogniser import ALPHABET, PhonemeRecogniser, edit_distance, heard_symbols, segments
 
@@ -191,6 +192,34 @@ async def test_listeners_at_once_hear_their_own_text(gateway: Gateway) -> None:
         assert jiwer.wer(words(sentence), words(listener().heard(pcm))) <= 0.25
 
 
+@pytest.mark.parametrize("sentence", [ENGLISH[0], MANDARIN])
+async def test_captions_tell_when_each_word_is_heard(gateway: Gateway, sentence: str) -> None:
+    packets, told = [], []
+    async with VoiceClient(gateway.http, format="pcm_s16le", seed=1) as client:
+        async for event in client.speak(sentence):
+            if isinstance(event, Audio):
+                packets.append(event.payload)
+            elif isinstance(event, Caption) and event.final:
+                assert event.estimated is None
+                told += event.words or []
+    pcm = np.frombuffer(b"".join(packets), dtype="<i2").astype(np.float32) / 32768
+    reading = frontend().read(sentence)
+    spoken = spoken_words(
+        sentence, reading.phonemes, lambda word: frontend().sounds(word, reading.language)
+    )
+    assert [(word["start"], word["end"]) for word in told] == [w[:2] for w in spoken]
+    edges = recogniser().edges(pcm, reading.phonemes)
+    off = [
+        told_sample - int(edges[symbol])
+        for word, known in zip(told, spoken, strict=True)
+        for told_sample, symbol in (
+            (word["start_sample"], known.first),
+            (word["end_sample"], known.last),
+        )
+    ]
+    assert np.median(np.abs(off)) <= 0.040 * 24_000
+
+
 # -- everything else a client may do --------------------------------------------------------------
 
 
@@ -308,6 +337,14 @@ async def test_a_listener_that_vanishes_frees_the_engine(gateway: Gateway) -> No
     async with asyncio.timeout(20):
         while await running(gateway):
             await asyncio.sleep(0.05)
+
+
+def test_what_is_short_to_write_and_long_to_say_is_said(gateway: Gateway, tmp_path: Path) -> None:
+    """Five numbers of seven digits are one piece of 370 phonemes, more than the model takes."""
+    out = tmp_path / "out.wav"
+    numbers = "Numbers 1234567 2345678 3456789 4567890 5678901"
+    gateway.say(numbers, "-o", str(out), "--seed", "1")
+    assert read(out).size > 12 * 24_000
 
 
 def test_live_captions_are_read_in_their_time(gateway: Gateway, tmp_path: Path) -> None:
