@@ -17,7 +17,7 @@ FROM base AS build
 # Debian stable changes versions for security only, and those fixes are wanted.
 # hadolint ignore=DL3008
 RUN apt-get update -q \
-    && apt-get install -y -q --no-install-recommends python3 python3-venv binutils ca-certificates \
+    && apt-get install -y -q --no-install-recommends python3 python3-venv ca-certificates \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY deploy/image/install.sh deploy/image/

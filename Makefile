@@ -1,6 +1,6 @@
 # Everything is one word: `make demo` to hear it, `make test` to trust it.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test lint format bench screenshots clean deploy-check
+.PHONY: help setup setup-dev demo test lint format bench screenshots clean deploy-check chaos fuzz sbom audit
 BIN := .venv/bin
 SOURCES := gateway engine training bench examples tests scripts
 
@@ -21,6 +21,20 @@ test: lint ## Lint, types and every test
 
 deploy-check: setup-dev ## Images, nginx, Kubernetes, alerts: with the real programs
 	@$(BIN)/python -m pytest tests/deploy -v -m "" --durations=5
+
+chaos: setup-dev ## Faults against real processes; FULL=1 for the long ones at full length
+	@$(BIN)/python tests/production/chaos.py $(if $(FULL),--full) \
+		--json docs/benchmarks/chaos.json --markdown docs/benchmarks/chaos.md
+
+fuzz: setup-dev ## Coverage-guided fuzzing; SECONDS=60 for each target
+	@fuzz/setup.sh
+	@.venv-fuzz/bin/python fuzz/run.py --seconds $(or $(SECONDS),60) --json docs/benchmarks/fuzz.json
+
+sbom: setup ## What the images are made of, as CycloneDX
+	@$(BIN)/python scripts/sbom.py > sbom.cdx.json && echo sbom.cdx.json
+
+audit: setup-dev ## Known vulnerabilities of the locked packages; needs the network
+	@scripts/audit.sh
 
 lint: setup-dev ## Lint and types only
 	@$(BIN)/ruff check $(SOURCES)

@@ -156,7 +156,7 @@ def take_credential(scope: Scope) -> str | None:
         found += [value for name, value in pairs if name == "token"]
         kept_pairs = [(name, value) for name, value in pairs if name != "token"]
         scope["query_string"] = urlencode(kept_pairs).encode("latin-1")
-    return found[0] if found else None
+    return next(filter(None, found), None)
 
 
 def who(connection: HTTPConnection) -> Principal | Denied | None:

@@ -8,6 +8,9 @@ it is written only where an operator asks for it. The engine's audio goes beside
 from __future__ import annotations
 
 import base64
+import contextlib
+import logging
+import os
 from collections.abc import Callable
 from dataclasses import asdict, astuple, replace
 from functools import partial
@@ -26,37 +29,66 @@ from gateway.session import Session
 from gateway.settings import Settings
 from gateway.turn import STEP_SAMPLES
 
+_log = logging.getLogger("voxgate.recording")
 VERSION = 1
 
 
 class Recording:
-    """The files of one session. Lines are written out whenever a JSON message was sent."""
+    """The files of one session. Lines are written out whenever a JSON message was sent.
+
+    What cannot be written (a full disk) ends the recording, not the session.
+    """
 
     def __init__(self, folder: Path, name: str, *, audio: bool) -> None:
-        self._lines: BinaryIO = (folder / f"{name}.jsonl").open("wb")
-        self._audio: BinaryIO | None = (folder / f"{name}.f32").open("wb") if audio else None
+        self._name = name
+        self._with_audio = audio
+        self._files: list[BinaryIO] = []
         self._samples = 0
+        try:
+            for suffix in ("jsonl", "f32")[: 1 + audio]:
+                # Texts, and the token that resumes the session.
+                handle = os.open(
+                    folder / f"{name}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+                )
+                self._files.append(os.fdopen(handle, "wb"))
+        except OSError as failure:
+            self._give_up(failure)
 
     def write(self, **event: Any) -> None:
-        self._lines.write(orjson.dumps(event) + b"\n")
+        self._write(0, orjson.dumps(event) + b"\n")
 
     def pcm(self, pcm: Pcm) -> dict[str, Any]:
         """Audio of a chunk as fields of its event."""
-        if self._audio is None:
+        if not self._with_audio:
             return {"audible": audible_parts(pcm)}
-        self._audio.write(pcm.astype("<f4").tobytes())
+        self._write(1, pcm.astype("<f4").tobytes())
         start, self._samples = self._samples, self._samples + pcm.size
         return {"start": start}
 
     def flush(self) -> None:
-        for file in (self._lines, self._audio):
-            if file is not None:
+        try:
+            for file in self._files:
                 file.flush()
+        except OSError as failure:
+            self._give_up(failure)
 
     def close(self) -> None:
-        for file in (self._lines, self._audio):
-            if file is not None:
+        files, self._files = self._files, []
+        for file in files:
+            # Closing writes what is left, and may fail as well.
+            with contextlib.suppress(OSError):
                 file.close()
+
+    def _write(self, index: int, data: bytes) -> None:
+        if self._files:
+            try:
+                self._files[index].write(data)
+            except OSError as failure:
+                self._give_up(failure)
+
+    def _give_up(self, failure: OSError) -> None:
+        _log.error("session %s is recorded no further: %s", self._name, failure)
+        self.close()
 
 
 def audible_parts(pcm: Pcm) -> list[list[int]]:

@@ -38,7 +38,6 @@ python() {
     $pip --require-hashes -r /tmp/build.txt
     $pip --no-build-isolation .
     "$PREFIX/bin/python" -m pip uninstall -y -q pip
-    find "$PREFIX" -name '*.so*' -type f -size +1M -exec strip --strip-unneeded {} + 2>/dev/null || true
     "$PREFIX/bin/voxgate" --version
 }
 

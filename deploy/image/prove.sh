@@ -40,7 +40,7 @@ done
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 ${PIP_FIND_LINKS:+PIP_FIND_LINKS=$PIP_FIND_LINKS} PIP_CERT=/etc/authorities.pem "$@"; }
 say "build: python3, venv"
 inside apt-get update -q >/dev/null
-inside apt-get install -y -q --no-install-recommends python3 python3-venv binutils ca-certificates >/dev/null
+inside apt-get install -y -q --no-install-recommends python3 python3-venv ca-certificates >/dev/null
 mkdir -p "$root/src"
 # The build context, as .dockerignore leaves it.
 tar -cf - --exclude=__pycache__ --exclude=bench/out pyproject.toml README.md LICENSE NOTICE \

@@ -176,3 +176,15 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, content: str, words: st
     assert main(["replay", str(tmp_path)]) == 1
     with pytest.raises(RecordingError, match="No recording"):
         recordings(tmp_path / "nowhere")
+
+
+async def test_a_disk_that_takes_nothing_ends_the_recording_and_not_the_session(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "recordings"
+    async with run(engine(), record_dir=str(folder)) as running:
+        folder.rmdir()
+        async with running.client() as client:
+            events = [event async for event in client.speak("One sentence.")]
+            assert isinstance(events[-1], TurnDone)
+    assert "is recorded no further" in caplog.text

@@ -58,6 +58,7 @@ async def gateway(
     scripted: bool = True,
     wait: bool = True,
     environment: dict[str, str] | None = None,
+    quiet: bool = False,
 ) -> AsyncIterator[Gateway]:
     """One that is ready; killed at the end if it still lives."""
     port = port or free_port()
@@ -70,6 +71,7 @@ async def gateway(
         str(port),
         *arguments,
         stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL if quiet else None,
         env={**os.environ, **(environment or {})},
         cwd=HERE.parents[1],
         start_new_session=True,

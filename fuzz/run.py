@@ -1,0 +1,82 @@
+"""Coverage-guided fuzzing with atheris: `make fuzz`.
+
+    python fuzz/run.py [TARGET ...] [--seconds 60] [--json docs/benchmarks/fuzz.json]
+
+Every target runs in a process of its own. What it finds is left in fuzz/findings; what it learnt,
+in fuzz/corpus, from where the next run goes on. Executions add up in the JSON file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+ONE = "--one"
+
+
+def fuzz_one(name: str, options: list[str]) -> None:
+    """In a process of its own: libFuzzer ends it."""
+    import atheris
+    from targets import MODULES, TARGETS
+
+    with atheris.instrument_imports(include=list(MODULES)):
+        # Imported here for the first time, so that they are instrumented.
+        TARGETS[name](b"\x01warm up")
+    atheris.Setup([sys.argv[0], *options], TARGETS[name])
+    atheris.Fuzz()
+
+
+def run(name: str, seconds: int) -> dict[str, int | str]:
+    """Executions and what was found."""
+    corpus, findings = HERE / "corpus" / name, HERE / "findings"
+    corpus.mkdir(parents=True, exist_ok=True)
+    findings.mkdir(exist_ok=True)
+    options = [str(corpus), f"-max_total_time={seconds}", "-max_len=512", "-timeout=20"]
+    options += [f"-artifact_prefix={findings}/{name}-", "-print_final_stats=1", "-verbosity=1"]
+    dictionary = HERE / f"{name}.dict"
+    if dictionary.exists():
+        options.append(f"-dict={dictionary}")
+    command = [sys.executable, str(Path(__file__)), ONE, name, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    executed = re.findall(r"stat::number_of_executed_units:\s*(\d+)", done.stderr)
+    executed = executed or re.findall(r"Done (\d+) runs", done.stderr) or ["0"]
+    found = ""
+    if done.returncode:
+        found = (re.findall(r"^.*(?:Error|Exception).*$", done.stderr, re.MULTILINE) or ["?"])[0]
+        (findings / f"{name}.log").write_text(done.stderr[-20_000:])
+    return {"executions": int(executed[-1]), "finding": found}
+
+
+def main() -> int:
+    if sys.argv[1:2] == [ONE]:
+        fuzz_one(sys.argv[2], sys.argv[3:])
+        return 0
+    from targets import TARGETS
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], default=list(TARGETS))
+    parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--json", type=Path, help="where executions add up")
+    arguments = parser.parse_args()
+    failed = False
+    for name in arguments.targets:
+        result = run(name, arguments.seconds)
+        failed |= bool(result["finding"])
+        print(f"{name:16} {result['executions']:>12,}  {result['finding']}", flush=True)
+        if arguments.json:
+            known = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
+            entry = known.setdefault("executions", {})
+            entry[name] = entry.get(name, 0) + int(result["executions"])
+            known["total"] = sum(entry.values())
+            arguments.json.write_text(json.dumps(known, indent=1) + "\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
