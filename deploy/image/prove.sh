@@ -8,6 +8,7 @@ cd "$(dirname "$0")/../.."
 command -v debootstrap >/dev/null || { echo "needs: apt-get install debootstrap" >&2; exit 1; }
 root=$(mktemp -d "${TMPDIR:-/var/tmp}/voxgate-image.XXXXXX")
 port=${PORT:-18080}
+chmod 755 "$root"
 cleanup() {
     [ -n "${server:-}" ] && kill -TERM "$server" 2>/dev/null && wait "$server" || true
     for mount in "$root"/dev/shm "$root"/dev "$root"/proc "$root"/tmp "$root"/var/lib/voxgate "$root"; do

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 import urllib.request
 from pathlib import Path
@@ -31,7 +32,10 @@ def main() -> None:
     begun = time.monotonic()
     samples = []
     while (now := time.monotonic() - begun) < arguments.seconds:
-        samples.append({"seconds": round(now, 1), **sample(arguments.url)})
+        found = sample(arguments.url)
+        # Not known before the first speech.
+        if math.isfinite(found["admission_capacity"]):
+            samples.append({"seconds": round(now, 1), **found})
         time.sleep(arguments.every)
     arguments.file.write_text(json.dumps({"samples": samples}, indent=1) + "\n")
 

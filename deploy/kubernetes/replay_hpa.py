@@ -1,6 +1,6 @@
 """What base/autoscaler.yaml does with a recorded load: the curve of replicas, and who is sent away.
 
-    python deploy/kubernetes/replay_hpa.py docs/benchmarks/hpa-load.json --times 40 \
+    python deploy/kubernetes/replay_hpa.py docs/benchmarks/hpa-load.json --times 12 --stretch 6 \
         --json docs/benchmarks/hpa-replay.json --plot docs/benchmarks/hpa-replay.png
 
 The formula is Kubernetes' own (ceil(replicas * value / target), 10% tolerance, stabilisation
@@ -191,11 +191,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("load", type=Path)
     parser.add_argument("--times", type=float, default=1.0, help="so many times that load")
+    parser.add_argument("--stretch", type=float, default=1.0, help="so many times as slow")
     parser.add_argument("--start-seconds", type=float, default=45.0, help="until a pod is ready")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     samples = json.loads(arguments.load.read_text())["samples"]
+    for sample in samples:
+        sample["seconds"] *= arguments.stretch
     scaler = read_autoscaler(HERE / "base" / "autoscaler.yaml")
     curve = replay(samples, scaler, times=arguments.times, start_seconds=arguments.start_seconds)
     found = summary(curve)
@@ -203,6 +206,7 @@ def main() -> None:
     if arguments.json:
         document = {
             "times": arguments.times,
+            "stretch": arguments.stretch,
             "start_seconds": arguments.start_seconds,
             "load": arguments.load.name,
             "summary": found,
