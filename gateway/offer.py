@@ -14,11 +14,11 @@ from gateway.cutting import TurnText
 from gateway.encoding import Encoder
 from gateway.formats import is_opus, opus_complexity, sample_rate
 from gateway.pauses import PAUSES, SETTABLE, Pauses, milliseconds, with_milliseconds
+from gateway.piece import Voicing
 from gateway.protocol import Notice, ProtocolError, SessionStart, SessionStarted
 from gateway.runaway import GuardMaker, RunawayGuard
 from gateway.settings import Settings
 from gateway.spoken import Lexicon, LexiconError, SpokenSettings
-from gateway.turn import Voicing
 
 LANGUAGES = ("auto", "en", "zh")
 

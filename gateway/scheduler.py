@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from engine.api import SAMPLE_RATE, SpeechError
 from gateway.characters import expected_seconds
 from gateway.pacing import lead_at_end, priority
+from gateway.piece import Piece, State
 from gateway.settings import Settings
-from gateway.turn import Piece, State, Turn
+from gateway.turn import Turn
 
 _FIRST_RETRY_SECONDS = 0.1
 _LOOK_AGAIN_SECONDS = 0.1

@@ -23,6 +23,7 @@ from gateway.flow import WriterFlow
 from gateway.loudness import Leveller
 from gateway.offer import Offer
 from gateway.outlet import Outlet
+from gateway.piece import Piece, Voicing
 from gateway.protocol import Error, ProtocolError
 from gateway.resend import Resend
 from gateway.scheduler import Scheduler
@@ -30,7 +31,7 @@ from gateway.settings import Settings
 from gateway.spoken import SpokenSettings
 from gateway.timeline import Packet
 from gateway.transcript import Transcript
-from gateway.turn import Piece, Turn, Voicing
+from gateway.turn import Turn
 from gateway.turns import Cut, Turns
 
 _HEAD_BUFFER_SAMPLES = SAMPLE_RATE

@@ -5,92 +5,26 @@ Pure: it knows neither sockets nor clocks beyond the times it is given.
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, SpeechRequest, WordTime
-from gateway.captions import Span, heard_until
-from gateway.characters import CJK, expected_seconds
-from gateway.cutting import Pause, TurnPiece, TurnText
+from engine.api import SAMPLE_RATE, Pcm, SpeechRequest, WordTime
+from gateway.characters import CJK
+from gateway.cutting import TurnPiece, TurnText
 from gateway.encoding import Encoder
-from gateway.errors import ERRORS
 from gateway.loudness import Leveller
 from gateway.pauses import PAUSES, SHORTEST, Pauses, milliseconds
-from gateway.protocol import Caption, Error, FlushDone, ServerMessage, TurnCancelled, TurnDone
-from gateway.runaway import Guard, GuardMaker, RunawayGuard
-from gateway.spoken import Spoken
+from gateway.piece import Piece, State, Voicing
+from gateway.protocol import FlushDone, ServerMessage, TurnCancelled, TurnDone
+from gateway.runaway import GuardMaker, RunawayGuard
+from gateway.telling import caption, failure, heard_characters
 from gateway.timeline import Packet, Timeline
-from gateway.wordtimes import told_words, word_times
 
 STEP_SAMPLES = SAMPLE_RATE // 10
 """Most audio encoded at once: some five packets, about a millisecond."""
 _SEED_STEP = 1_000_003
-
-
-@dataclass(frozen=True, slots=True)
-class Voicing:
-    """How a turn is spoken."""
-
-    voice: str
-    language: Language
-    speed: float
-    seed: int | None
-    style: tuple[str, ...] = ()
-
-
-class State(enum.Enum):
-    """Of one piece in the engine."""
-
-    WAITING = enum.auto()
-    RUNNING = enum.auto()
-    DONE = enum.auto()
-    FAILED = enum.auto()
-
-
-@dataclass(slots=True, eq=False)
-class Piece:
-    """One piece of text on its way. `key` orders all pieces of a session."""
-
-    key: int
-    turn: Turn
-    index: int
-    text: str
-    start: int
-    end: int
-    said: Spoken
-    voicing: Voicing
-    pause: Pause
-    cut_at: float
-    state: State = State.WAITING
-    attempts: int = 0
-    not_before: float = 0.0
-    first_audio_at: float | None = None
-    made: int = 0
-    chunks: deque[Pcm] = field(default_factory=deque)
-    buffered: int = 0
-    guard: Guard | None = None
-    """Of the attempt in the engine."""
-    laid: bool = False
-    """Whether any of it went onto the timeline."""
-    context: object | None = None
-    use_context: bool = True
-    error: SpeechError | None = None
-    start_sample: int | None = None
-    end_sample: int | None = None
-    told: list[WordTime] = field(default_factory=list)
-    """Words whose times the engine told so far, on the piece's own clock."""
-    origin: int = 0
-    """Where the piece's first sample lies or, left out as silence, would lie."""
-
-    @property
-    def spoken(self) -> str:
-        """The text for the engine."""
-        return self.said.text.strip()
 
 
 class Turn:
@@ -330,7 +264,7 @@ class Turn:
         self._cursor += 1
         self._caption(piece)
         if piece.error is not None:
-            self._ready.append(self._failure(piece, piece.error))
+            self._ready.append(failure(self.number, piece, piece.error))
         return True
 
     def _begin(self, piece: Piece) -> bool:
@@ -346,63 +280,7 @@ class Turn:
 
     def _caption(self, piece: Piece) -> None:
         if self._captions and piece.start_sample is not None:
-            words = self._words(piece)
-            self._ready.append(
-                Caption(
-                    turn=self.number,
-                    piece=piece.index,
-                    text=piece.text,
-                    spoken=piece.spoken,
-                    start=piece.start,
-                    end=piece.end,
-                    start_sample=piece.start_sample,
-                    end_sample=piece.end_sample,
-                    final=piece.end_sample is not None,
-                    words=words,
-                    estimated=None if words is None or piece.told else True,
-                )
-            )
-
-    def _words(self, piece: Piece) -> list[dict[str, Any]] | None:
-        """None until all of the piece is there, and of one that made no sound."""
-        if piece.start_sample is None or piece.end_sample in (None, piece.start_sample):
-            return None
-        words = []
-        if piece.told:
-            found = told_words(
-                piece.said, piece.told, piece.origin, piece.start_sample, piece.end_sample
-            )
-        else:
-            found = word_times(piece.said, piece.start_sample, piece.end_sample)
-        for word in found:
-            text = self._writing(piece, word.start, word.end)
-            values = {"text": text, **word._asdict()}
-            if word.spoken == text:
-                del values["spoken"]
-            words.append(values)
-        return words
-
-    def _writing(self, piece: Piece, start: int, end: int) -> str:
-        """The written text `start..end`, which may begin in a piece before this one."""
-        text, first = piece.text, piece.index
-        while self.pieces[first].start > start:
-            first -= 1
-            text = self.pieces[first].text + text
-        at = self.pieces[first].start
-        return text[start - at : end - at]
-
-    def _failure(self, piece: Piece, error: SpeechError) -> Error:
-        known = error.code in ERRORS
-        code = error.code if known else "piece_failed"
-        return Error(
-            code=code,
-            message=error.message if known else ERRORS[code].meaning,
-            hint=ERRORS[code].hint,
-            turn=self.number,
-            piece=piece.index,
-            start=piece.start,
-            end=piece.end,
-        )
+            self._ready.append(caption(self.number, self.pieces, piece))
 
     def _summary(self) -> TurnDone:
         return TurnDone(
@@ -426,7 +304,7 @@ class Turn:
         sent = self._clock()
         heard = min(heard, sent)
         text = "".join(self._written)
-        until = len(text) if self._heard_all(heard) else self._heard_characters(heard)
+        until = len(text) if self._heard_all(heard) else heard_characters(self.pieces, heard)
         messages.append(
             TurnCancelled(
                 turn=self.number,
@@ -455,30 +333,3 @@ class Turn:
             return self.done
         end = self.pieces[-1].end_sample
         return end is not None and heard >= end
-
-    def _heard_characters(self, heard: int) -> int:
-        spans: list[Span] = []
-        for piece in self.pieces:
-            if piece.start_sample is None:
-                break
-            seconds = expected_seconds(piece.text, piece.voicing.speed)
-            end = piece.end_sample
-            guess = piece.start_sample + int(seconds * SAMPLE_RATE)
-            spans.append(
-                Span(
-                    piece.said,
-                    piece.start,
-                    piece.end,
-                    piece.start_sample,
-                    guess if end is None else end,
-                    end is not None,
-                    told_words(
-                        piece.said,
-                        piece.told,
-                        piece.origin,
-                        piece.start_sample,
-                        guess if end is None else end,
-                    ),
-                )
-            )
-        return heard_until(spans, heard)

@@ -1,0 +1,102 @@
+"""What a client is told about the pieces of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.api import SAMPLE_RATE, SpeechError
+from gateway.captions import Span, heard_until
+from gateway.characters import expected_seconds
+from gateway.errors import ERRORS
+from gateway.piece import Piece
+from gateway.protocol import Caption, Error
+from gateway.wordtimes import told_words, word_times
+
+
+def caption(turn: int, pieces: Sequence[Piece], piece: Piece) -> Caption:
+    """Of a piece that has begun to sound; `pieces` are all of its turn."""
+    assert piece.start_sample is not None
+    words = _words(pieces, piece)
+    return Caption(
+        turn=turn,
+        piece=piece.index,
+        text=piece.text,
+        spoken=piece.spoken,
+        start=piece.start,
+        end=piece.end,
+        start_sample=piece.start_sample,
+        end_sample=piece.end_sample,
+        final=piece.end_sample is not None,
+        words=words,
+        estimated=None if words is None or piece.told else True,
+    )
+
+
+def _words(pieces: Sequence[Piece], piece: Piece) -> list[dict[str, Any]] | None:
+    """None until all of the piece is there, and of one that made no sound."""
+    if piece.start_sample is None or piece.end_sample in (None, piece.start_sample):
+        return None
+    words = []
+    if piece.told:
+        found = told_words(
+            piece.said, piece.told, piece.origin, piece.start_sample, piece.end_sample
+        )
+    else:
+        found = word_times(piece.said, piece.start_sample, piece.end_sample)
+    for word in found:
+        text = _writing(pieces, piece, word.start, word.end)
+        values = {"text": text, **word._asdict()}
+        if word.spoken == text:
+            del values["spoken"]
+        words.append(values)
+    return words
+
+
+def _writing(pieces: Sequence[Piece], piece: Piece, start: int, end: int) -> str:
+    """The written text `start..end`, which may begin in a piece before this one."""
+    text, first = piece.text, piece.index
+    while pieces[first].start > start:
+        first -= 1
+        text = pieces[first].text + text
+    at = pieces[first].start
+    return text[start - at : end - at]
+
+
+def failure(turn: int, piece: Piece, error: SpeechError) -> Error:
+    """Of a piece that was not, or not wholly, spoken."""
+    known = error.code in ERRORS
+    code = error.code if known else "piece_failed"
+    return Error(
+        code=code,
+        message=error.message if known else ERRORS[code].meaning,
+        hint=ERRORS[code].hint,
+        turn=turn,
+        piece=piece.index,
+        start=piece.start,
+        end=piece.end,
+    )
+
+
+def heard_characters(pieces: Sequence[Piece], heard: int) -> int:
+    """How much of the turn's text was said by sample `heard`, up to a whole word."""
+    spans: list[Span] = []
+    for piece in pieces:
+        if piece.start_sample is None:
+            break
+        seconds = expected_seconds(piece.text, piece.voicing.speed)
+        guess = piece.start_sample + int(seconds * SAMPLE_RATE)
+        end = guess if piece.end_sample is None else piece.end_sample
+        words = told_words(piece.said, piece.told, piece.origin, piece.start_sample, end)
+        spans.append(
+            Span(
+                piece.said,
+                piece.start,
+                piece.end,
+                piece.start_sample,
+                end,
+                piece.end_sample is not None,
+                words,
+            )
+        )
+    return heard_until(spans, heard)
