@@ -79,8 +79,9 @@ class Timeline:
         self._lay(self._leveller.feed(kept), silent=False)
         return self._encode()
 
-    def end_piece(self, pause: int) -> list[Packet]:
-        """End the current piece with `pause` samples of silence, its own included.
+    def end_piece(self, pause: int, most: int | None = None) -> list[Packet]:
+        """End the current piece with `pause` samples of silence, its own included. Of more than
+        `most` samples the packets come with `rest`.
 
         A piece without anything audible ends with no pause; one that breaks off rings out within
         it. The trimmer is new afterwards.
@@ -92,7 +93,11 @@ class Timeline:
             self._lay(end, silent=False)
             self._lay(np.zeros(wanted - end.size, dtype=np.float32), silent=True)
         self._trimmer = Trimmer()
-        return self._encode()
+        return self._encode(most)
+
+    def rest(self, most: int) -> list[Packet]:
+        """More packets of the silence laid down; none when all are out."""
+        return self._encode(most)
 
     def finish(self) -> list[Packet]:
         """End the turn: silence until the last sample is out of every decoder."""
@@ -117,12 +122,14 @@ class Timeline:
             if not silent:
                 self._silent_from = self.samples
 
-    def _encode(self) -> list[Packet]:
+    def _encode(self, most: int | None = None) -> list[Packet]:
         frame = self._encoder.frame_samples
         if self._pending_samples < frame:
             return []
         audio = np.concatenate(self._pending) if len(self._pending) > 1 else self._pending[0]
         whole = audio.size - audio.size % frame
+        if most is not None:
+            whole = min(whole, max(frame, most - most % frame))
         packets = [self._packet(audio[at : at + frame]) for at in range(0, whole, frame)]
         self._pending, self._pending_samples = [audio[whole:]], audio.size - whole
         return packets

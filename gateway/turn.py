@@ -254,13 +254,18 @@ class Turn:
             return True
         if piece.state not in (State.DONE, State.FAILED):
             return False
-        last = self.ended and piece.index == len(self.pieces) - 1
-        end_of_speech = self._timeline.samples - self._timeline.trailing
-        pause = SHORTEST if last else self._pauses[piece.pause]
-        self._ready.extend(self._timeline.end_piece(pause))
-        if piece.start_sample is None:
-            piece.start_sample = end_of_speech
-        piece.end_sample = end_of_speech
+        if piece.end_sample is None:
+            last = self.ended and piece.index == len(self.pieces) - 1
+            piece.end_sample = self._timeline.samples - self._timeline.trailing
+            if piece.start_sample is None:
+                piece.start_sample = piece.end_sample
+            pause = SHORTEST if last else self._pauses[piece.pause]
+            packets = self._timeline.end_piece(pause, STEP_SAMPLES)
+        else:
+            packets = self._timeline.rest(STEP_SAMPLES)
+        if packets:
+            self._ready.extend(packets)
+            return True
         self._cursor += 1
         self._caption(piece)
         if piece.error is not None:
