@@ -249,7 +249,7 @@ class Gateway:
             token=secrets.token_urlsafe(24),
             refusal=error,
         )
-        session.charge = self._charge(client)
+        session.intake.charge = self._charge(client)
         runner = Runner(
             session,
             self.synthesizer,
@@ -285,7 +285,7 @@ class Gateway:
             assert isinstance(found, Principal)
             refusal = self.refusal(found.client)
             self.sessions.belongs(runner, found.client)
-            runner.session.charge = self._charge(found.client)
+            runner.session.intake.charge = self._charge(found.client)
         runner.session.admit(None if refusal is None else self._refused(refusal))
 
     def _charge(self, client: str) -> Callable[[int, float], None] | None:

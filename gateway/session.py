@@ -19,7 +19,7 @@ from gateway.actions import CancelPiece, Close, Command, Observer, Outgoing, Res
 from gateway.answers import Answers
 from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S
 from gateway.errors import ERRORS
-from gateway.flow import WriterFlow
+from gateway.intake import Intake
 from gateway.loudness import Leveller
 from gateway.offer import Offer
 from gateway.outlet import Outlet
@@ -63,8 +63,6 @@ class Session:
         self.name = name
         self.token = token
         self._refusal = refusal
-        self.charge: Callable[[int, float], None] | None = None
-        """Counts text before anything is done for it; raises `ProtocolError` to refuse it."""
         self._settings = settings
         self._offer = offer
         self._observer = observer
@@ -79,7 +77,7 @@ class Session:
         self._commands: list[Command] = []
         self._answers = Answers(observer)
         self._outlet = Outlet(self._turns, observer, now)
-        self._flow = WriterFlow(settings.max_backlog_chars, settings.chars_per_second)
+        self.intake = Intake(settings)
         self._resend = Resend(0)
         self.transcript = Transcript()
         self._resumed: protocol.SessionResumed | None = None
@@ -87,7 +85,6 @@ class Session:
         self._ending: Close | None = None
         self._draining = False
         self._deadline: float | None = self._start_by
-        self._characters = 0
         self._handlers: dict[type, Callable[..., None]] = {
             protocol.SessionUpdate: self._on_update,
             protocol.TextAppend: self._on_append,
@@ -144,7 +141,7 @@ class Session:
         self._resumed = protocol.SessionResumed(
             session=self.name,
             received=self._received,
-            characters=self._characters,
+            characters=self.intake.characters,
             turn=turn.number if turn else None,
             turn_characters=turn.characters if turn else None,
             replayed=missing,
@@ -196,7 +193,7 @@ class Session:
         """Time passed; see `deadline`."""
         if self._start is None and now >= self._start_by and self._answers.closing is None:
             self._answers.end(ProtocolError("start_timeout").error)
-        if self._flow.paused:
+        if self.intake.paused:
             self._check_flow(now)
         self._schedule(now)
 
@@ -286,7 +283,7 @@ class Session:
         while self._turns.queue:
             turn = self._turns.queue[0]
             item = turn.take()
-            if self._flow.paused:
+            if self.intake.paused:
                 self._check_flow(now)
             if item is None:
                 return self._answers.next()
@@ -305,7 +302,7 @@ class Session:
             return protocol.SessionEnded(
                 turns=self._turns.begun,
                 samples=self._turns.playhead.sent,
-                characters=self._characters,
+                characters=self.intake.characters,
             ).encode()
         return None
 
@@ -368,35 +365,19 @@ class Session:
         )
 
     def _on_append(self, message: protocol.TextAppend, now: float) -> None:
-        text, settings = message.text, self._settings
+        text = message.text
         if self._ending is not None:
             raise ProtocolError("session_ending")
         if not text:
             return
-        if len(text) > settings.max_append_chars:
-            raise ProtocolError(
-                "text_too_long",
-                f"The text has {len(text)} characters; one message takes "
-                f"{settings.max_append_chars}.",
-                field="text",
-            )
         turn = self._turns.open
-        if (turn.characters if turn else 0) + len(text) > settings.max_turn_chars:
-            raise ProtocolError("turn_too_long")
         assert self._start is not None
         interrupts = turn is None and self._start.interrupt
         waiting = 0 if interrupts else self._turns.backlog
-        if waiting + len(text) > settings.max_backlog_chars:
-            raise ProtocolError("backlog_full")
-        too_fast = self._flow.too_fast(len(text), now)
-        if too_fast:
-            raise ProtocolError("text_rate", retry_after_ms=int(too_fast * 1000) + 1)
-        if self.charge is not None:
-            self.charge(len(text), now)
+        self.intake.check(text, turn.characters if turn else 0, waiting, now)
         if turn is None:
             turn = self._open_turn(protocol.TurnCancel() if interrupts else None, now)
-        self._characters += len(text)
-        self._flow.add(len(text), now)
+        self.intake.took(len(text), now)
         self._take_in(turn, turn.append(text, now, self._turns.lead(now)), now)
         self._check_flow(now)
 
@@ -505,7 +486,7 @@ class Session:
     # -- answers ---------------------------------------------------------------------------------
 
     def _check_flow(self, now: float) -> None:
-        request = self._flow.check(self._turns.backlog, now)
+        request = self.intake.flow(self._turns.backlog, now)
         if request is not None:
             self._answers.tell(request)
 
@@ -523,7 +504,7 @@ class Session:
                 self._observer.piece_started(
                     piece.turn.number, piece.index, piece.attempts, piece.text
                 )
-            wake += (self._scheduler.wake, self._flow.wake(now))
+            wake += (self._scheduler.wake, self.intake.wake(now))
         soonest = min((at for at in wake if at is not None), default=None)
         self._deadline = None if soonest is None else max(soonest, now + _TICK_SECONDS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from engine.api import AudioChunk, EngineLimits, Pcm, SpeechError, SpeechRequest
 from gateway.actions import CancelPiece, Close, Outgoing, Resume, StartPiece
 from gateway.cutting import TurnText
 from gateway.encoding import PcmEncoder
+from gateway.loudness import Leveller
 from gateway.offer import Offer
 from gateway.protocol import AudioHeader, unpack_audio
 from gateway.runaway import GuardMaker
@@ -100,6 +102,16 @@ class Calm:
         return None
 
 
+class Unlevelled(Leveller):
+    """Leaves every speaker as loud as they are, so that a level tells whose a sample is."""
+
+    def wants(self, speaker: Hashable) -> bool:
+        return False
+
+    def feed(self, pcm: Pcm) -> Pcm:
+        return pcm
+
+
 @dataclass
 class Harness:
     """Started by default, with PCM so that tests can see which piece a sample belongs to."""
@@ -107,6 +119,7 @@ class Harness:
     settings: Settings = field(default_factory=Settings)
     start: dict[str, Any] | None = field(default_factory=dict)
     now: float = 1000.0
+    levelled: bool = True
     limits: EngineLimits = LIMITS
     lexicon: Lexicon = field(default_factory=lambda: Lexicon({}))
     make_guard: GuardMaker = lambda _text, _speed: Calm()
@@ -123,6 +136,8 @@ class Harness:
             make_guard=self.make_guard,
         )
         self.session = Session("test", self.settings, offer, self.observer, self.now, token="token")
+        if not self.levelled:
+            self.session._leveller = Unlevelled()
         self.engine: dict[int, SpeechRequest] = {}
         """Pieces in the engine."""
         self.requests: list[SpeechRequest] = []

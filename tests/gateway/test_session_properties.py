@@ -59,7 +59,9 @@ class Run:
     """Carries out steps on a session and remembers what was put in."""
 
     def __init__(self, live: bool) -> None:
-        self.h = Harness(Settings(pieces_ahead=3, piece_retry_seconds=1.0), {"live": live})
+        self.h = Harness(
+            Settings(pieces_ahead=3, piece_retry_seconds=1.0), {"live": live}, levelled=False
+        )
         self.written: dict[int, str] = defaultdict(str)
         self.made: dict[int, int] = defaultdict(int)
         self.flushes = 0
