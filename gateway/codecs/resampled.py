@@ -27,7 +27,8 @@ def _taps(rate: int) -> Pcm:
     at = np.arange(-_HALF + 1, _HALF + 1) - np.arange(up)[:, None] / up
     window = np.i0(_BETA * np.sqrt(np.clip(1.0 - (at / _HALF) ** 2, 0.0, 1.0))) / np.i0(_BETA)
     taps = cutoff * np.sinc(cutoff * at) * window
-    return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+    table: Pcm = (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+    return table
 
 
 class ResampledPcm:
@@ -67,7 +68,8 @@ class ResampledPcm:
         used = min(windows, self._made * self._down // self._up - self._base)
         self._held = self._held[used:]
         self._base += used
-        return np.rint(np.clip(out, -32_768, 32_767)).astype("<i2").tobytes()
+        samples: bytes = np.rint(np.clip(out, -32_768, 32_767)).astype("<i2").tobytes()
+        return samples
 
     def close(self) -> None:
         pass
