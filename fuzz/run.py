@@ -60,12 +60,15 @@ def main() -> int:
     from targets import TARGETS
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], default=list(TARGETS))
+    parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--json", type=Path, help="where executions add up")
     arguments = parser.parse_args()
     failed = False
-    for name in arguments.targets:
+    unknown = set(arguments.targets) - set(TARGETS)
+    if unknown:
+        parser.error(f"there is no target {unknown.pop()!r}")
+    for name in arguments.targets or TARGETS:
         result = run(name, arguments.seconds)
         failed |= bool(result["finding"])
         print(f"{name:16} {result['executions']:>12,}  {result['finding']}", flush=True)

@@ -11,7 +11,7 @@ port=${PORT:-18080}
 chmod 755 "$root"
 cleanup() {
     [ -n "${server:-}" ] && kill -TERM "$server" 2>/dev/null && wait "$server" || true
-    for mount in "$root"/dev/shm "$root"/dev "$root"/proc "$root"/tmp "$root"/var/lib/voxgate "$root"; do
+    for mount in "$root"/opt/wheels "$root"/opt/pypi "$root"/opt/pypi-more "$root"/sys "$root"/dev/shm "$root"/dev "$root"/proc "$root"/tmp "$root"/var/lib/voxgate "$root"; do
         mountpoint -q "$mount" && umount -l "$mount" || true
     done
     rm -rf --one-file-system "$root"
@@ -23,6 +23,7 @@ say "a clean Debian in $root"
 debootstrap --variant=minbase bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}" >/dev/null
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
+mount --bind -o ro /sys "$root/sys"
 mount -t tmpfs -o mode=0755 tmpfs "$root/dev"
 for device in "null 3" "zero 5" "random 8" "urandom 9"; do
     mknod -m 0666 "$root/dev/${device% *}" c 1 "${device#* }"
@@ -33,8 +34,11 @@ mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/authorities.pem"
 # Where this machine has packages from (mirrors, authorities, wheels), the clean one has them too.
-for extra in /etc/pip.conf /etc/xdg/pip /opt/wheels /opt/pypi /opt/pypi-more /etc/apt/apt.conf.d; do
+for extra in /etc/pip.conf /etc/xdg/pip /etc/apt/apt.conf.d; do
     [ -e "$extra" ] && mkdir -p "$root$(dirname "$extra")" && cp -a "$extra" "$root$(dirname "$extra")/"
+done
+for wheels in /opt/wheels /opt/pypi /opt/pypi-more; do
+    [ -d "$wheels" ] && mkdir -p "$root$wheels" && mount --bind -o ro "$wheels" "$root$wheels"
 done
 
 # From here on the lines of the Dockerfile.
@@ -54,7 +58,7 @@ inside groupadd --gid 10001 voxgate
 inside useradd --uid 10001 --gid 10001 --home-dir /var/lib/voxgate --shell /usr/sbin/nologin voxgate
 inside install -d -o 10001 -g 10001 -m 0750 /var/lib/voxgate
 rm -rf "$root/src"
-du -sh --exclude=proc --exclude=dev "$root" | sed 's/\t.*/ in the image/'
+du -shx "$root" | sed 's/\t.*/ in the image/'
 
 say "the root becomes read-only; /tmp and /var/lib/voxgate do not"
 mount -t tmpfs tmpfs "$root/tmp"

@@ -11,12 +11,18 @@ from importlib.resources import files
 from rich.table import Table
 
 from gateway.client import GatewayError, VoiceClient
+from gateway.commands import voices_add
 from gateway.commands.console import DEFAULT_URL, CommandError, stderr, stdout
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--url", help=f"ask this gateway; default: {DEFAULT_URL} if it runs")
     parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(action=None)
+    add = parser.add_subparsers(dest="action", metavar="add").add_parser(
+        "add", help="one more voice for a ChatTTS release"
+    )
+    voices_add.add_arguments(add)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class Card:
 
 
 def run(arguments: Namespace) -> int:
+    if arguments.action == "add":
+        return voices_add.run(arguments)
     embedded = {card.id: card for card in embedded_voices()}
     try:
         ids = asyncio.run(ask(arguments.url or DEFAULT_URL))

@@ -56,7 +56,12 @@ async def run_one(name: str, full: bool) -> Result:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (before[0], before[1]))
                 arguments += ["--max-connections", str(limit - 64)]
             server = await stack.enter_async_context(
-                gateway(*arguments, scripted=scripted, quiet=True)
+                gateway(
+                    *arguments,
+                    scripted=scripted,
+                    quiet=True,
+                    environment=options.get("environment"),
+                )
             )
             if limit:
                 resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, limit))

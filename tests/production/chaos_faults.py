@@ -48,7 +48,12 @@ def engine_processes(stage: Stage) -> list[psutil.Process]:
     return found or [each for each in children if each.memory_info().rss > 200 * 2**20]
 
 
-@fault("the engine's process is killed while four listen", scripted=False)
+@fault(
+    "the engine's process is killed while four listen; pieces are tried again for 60 s",
+    "--piece-retry-seconds",
+    "60",
+    scripted=False,
+)
 async def engine_sigkill(stage: Stage) -> None:
     stage.listen(4, turns=3)
     await asyncio.sleep(4)
@@ -60,7 +65,11 @@ async def engine_sigkill(stage: Stage) -> None:
     await stage.all_heard()
 
 
-@fault("the engine's process is stopped (SIGSTOP) until the watchdog ends it", scripted=False)
+@fault(
+    "the engine's process is stopped (SIGSTOP) until the watchdog ends it; tried again for 5 s",
+    expect="a clear code",
+    scripted=False,
+)
 async def engine_sigstop(stage: Stage) -> None:
     stage.listen(2, turns=2)
     await asyncio.sleep(4)
@@ -228,13 +237,19 @@ async def connect_and_vanish(stage: Stage) -> None:
 
 
 @fault(
-    "three times as many listeners as can be carried", expect="refused or not harmed", share="0.85"
+    "three times as many listeners as can be carried, on the real engine",
+    expect="refused or not harmed",
+    share="0.85",
+    scripted=False,
 )
 async def overload(stage: Stage) -> None:
     seconds = 600 if stage.full else 20
     end = time.monotonic() + seconds
     refused = served = 0
     underruns = await metric(stage, "voxgate_underruns_total")
+
+    stage.listen(4, turns=2)
+    await asyncio.sleep(5)
 
     async def insist() -> None:
         nonlocal refused, served
@@ -249,7 +264,8 @@ async def overload(stage: Stage) -> None:
                 stage.result.packets += heard.packets
 
     await asyncio.gather(*(insist() for _ in range(24)))
-    stage.result.sessions = served
+    await stage.all_heard()
+    stage.result.sessions += served
     underruns = await metric(stage, "voxgate_underruns_total") - underruns
     stage.result.note = (
         f"{seconds} s: {served} served, {refused} refused, {underruns:.0f} underruns"
