@@ -105,9 +105,15 @@ class Metrics:
             buckets=_LAG,
             registry=registry,
         )
+        self._loop_block = Histogram(
+            "voxgate_loop_block_seconds",
+            "Of that, what the loop's own thread worked: not the machine's doing but ours.",
+            buckets=_LAG,
+            registry=registry,
+        )
         self.loop_lag_longest = Gauge(
             "voxgate_loop_lag_longest_seconds",
-            "The greatest of the last 30 to 60 seconds.",
+            "The greatest lag of the last 30 to 60 seconds.",
             registry=registry,
         )
         self._unready = Counter(
@@ -137,8 +143,9 @@ class Metrics:
             gauge = Gauge(f"voxgate_admission_{name}", what, registry=self.registry)
             gauge.set_function(values[name])
 
-    def loop_lag(self, seconds: float) -> None:
+    def loop_lag(self, seconds: float, worked: float) -> None:
         self._loop_lag.observe(seconds)
+        self._loop_block.observe(worked)
 
     def encoded(self, seconds: float) -> None:
         self._encoding.inc(seconds)
