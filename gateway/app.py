@@ -427,7 +427,8 @@ def serve(
     require_opus()
     with listen(settings) as listener:
         host, port = listener.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "https" if settings.tls_cert else "http"
+        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         app = create_app(settings, synthesizer_factory)
         gateway: Gateway = app.state.gateway
         gateway.progress = progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -50,11 +51,19 @@ class Server(uvicorn.Server):
         self._gateway = gateway
         self._reload_certificate = reload_certificate
         self._draining: asyncio.Task[None] | None = None
+        self._terminal = _has_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _hang_up(self) -> None:
+        """SIGHUP: somebody asks for a reload, or the terminal it was started from was closed."""
+        if self._terminal and not _has_terminal():
+            self.handle_exit(signal.SIGHUP, None)
+        else:
+            self.reload()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._draining is None:
@@ -77,6 +86,14 @@ class Server(uvicorn.Server):
                 _log.error("reload of %s: %s; what was read before stays in force", what, failure)
             else:
                 _log.info("reload of %s: done", what)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def listen(settings: Settings) -> socket.socket:
