@@ -106,7 +106,7 @@ class AlignerNet(nn.Module):
         )
         for block in self.blocks:
             x = block(x)
-        return x @ self.out + self.out_bias  # type: ignore[no-any-return]
+        return x @ self.out + self.out_bias
 
     def exported(self) -> dict[str, Tensor]:
         """Tensors as `engine.align.network.AlignmentNetwork` takes them."""

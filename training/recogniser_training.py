@@ -190,7 +190,8 @@ def own_error(model: PhonemeRecogniser, held: Path) -> dict[str, dict[str, float
     what: dict[str, tuple[Errors, Errors]] = {}
     when: dict[str, list[float]] = {}
     for lines in sorted(held.glob("*.jsonl")):
-        pcm = np.fromfile(lines.with_suffix(".pcm"), "<i2").astype(np.float32) / 32768
+        pcm = np.fromfile(lines.with_suffix(".pcm"), "<i2").astype(np.float32)
+        pcm *= np.float32(2**-15)
         for utterance in read_shard(lines):
             name = f"{utterance.voice} {utterance.language}"
             wave = pcm[utterance.start : utterance.start + utterance.samples]

@@ -276,7 +276,7 @@ class Trainer:
     def record(self) -> None:
         """Record both kinds of step as CUDA graphs: launched one by one, their some thousand small
         kernels take several times as long as they run."""
-        stream = torch.cuda.Stream(self.device)
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(2 * self.settings.starts):

@@ -79,7 +79,7 @@ class AlignmentNetwork:
             wide += block.widen_bias
             np.maximum(wide, 0, out=wide)
             x = x + (wide @ block.narrow + block.narrow_bias)
-        scores = x @ self._out + self._out_bias
+        scores: Array = x @ self._out + self._out_bias
         scores -= scores.max(1, keepdims=True)
         scores -= np.log(np.exp(scores).sum(1, keepdims=True))
         return scores

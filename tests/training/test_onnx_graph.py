@@ -113,6 +113,10 @@ CASES = {
             "two": np.float32(2), "axes": integers(1),
         },
     ),
+    "expansion, by ones too": (
+        [helper.make_node("Expand", ["x", "to"], ["y"])],
+        {"to": integers(3, 1, 2, 1)},
+    ),
     "running sum and softmax": (
         [
             helper.make_node("CumSum", ["x", "axis"], ["c"]),

@@ -64,7 +64,7 @@ class KokoroTeacher:
         style = styles[min(len(tokens), len(styles)) - 1].reshape(1, -1)
         if self._device.type == "cuda":
             if not hasattr(self._local, "stream"):
-                self._local.stream = torch.cuda.Stream(self._device)
+                self._local.stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             with torch.cuda.stream(self._local.stream):
                 wave, durations = self._run(tokens, style, speed)
         else:

@@ -60,7 +60,7 @@ def _together(node: Node, *values: Tensor) -> tuple[Tensor, ...]:
 # -- arithmetic ----------------------------------------------------------------------------------
 
 
-def _of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Operator:
+def _of_two(function: Callable[..., Tensor]) -> Operator:
     return lambda node, x: function(*_together(node, x[0], x[1]))
 
 
@@ -149,7 +149,8 @@ def _reduce(node: Node, x: Sequence[Any]) -> Tensor:
 def _where(node: Node, x: Sequence[Any]) -> Tensor:
     on_device = any(v.device != torch.device("cpu") for v in x)
     device = node.device if on_device else torch.device("cpu")
-    return torch.where(*(v.to(device) for v in x))
+    condition, yes, no = (v.to(device) for v in x)
+    return torch.where(condition, yes, no)
 
 
 @_operator("Cast")
@@ -207,13 +208,18 @@ def _concat(node: Node, x: Sequence[Any]) -> Tensor:
 def _split(node: Node, x: Sequence[Any]) -> tuple[Tensor, ...]:
     axis = node.get("axis", 0)
     if len(x) > 1 and x[1] is not None:
-        return torch.split(x[0], _ints(x[1]), axis)  # type: ignore[no-any-return, no-untyped-call]
-    return torch.chunk(x[0], node.outputs, axis)  # type: ignore[no-any-return]
+        return torch.split(x[0], _ints(x[1]), axis)
+    return torch.chunk(x[0], node.outputs, axis)
 
 
 @_operator("Expand")
 def _expand(node: Node, x: Sequence[Any]) -> Tensor:
-    return x[0].expand(torch.broadcast_shapes(x[0].shape, _ints(x[1])))  # type: ignore[no-any-return]
+    value, wanted = x[0], _ints(x[1])
+    # Where the wanted size is 1, the value's own stays.
+    own = [1] * (len(wanted) - value.dim()) + list(value.shape)
+    kept = own[: len(own) - len(wanted)]
+    sizes = [max(pair) for pair in zip(own[len(kept) :], wanted, strict=True)]
+    return value.expand(*kept, *sizes)  # type: ignore[no-any-return]
 
 
 @_operator("Gather")
@@ -306,7 +312,8 @@ def _fused_matmul(node: Node, x: Sequence[Any]) -> Tensor:
         v.transpose(-1, -2) if node.get(turned, 0) else v
         for v, turned in zip(x, ("transA", "transB"), strict=True)
     )
-    return torch.matmul(a, b) * node.get("alpha", 1.0)
+    alpha: float = node.get("alpha", 1.0)
+    return torch.matmul(a, b) * alpha
 
 
 def _without_zero_point(node: Node, x: Sequence[Any]) -> Tensor:
