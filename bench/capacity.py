@@ -10,7 +10,6 @@ first one that does not, the space between is halved until the largest that pass
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -103,8 +102,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
-    # What happens beyond the capacity is to be seen.
-    os.environ.setdefault("VOXGATE_CAPACITY_SHARE", "0")
     console = Console(stderr=True)
     try:
         result = uvloop.run(run(options, console))

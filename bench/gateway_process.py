@@ -28,7 +28,11 @@ def free_port() -> int:
 
 
 class GatewayProcess:
-    """`voxgate serve` while entered. Raises `GatewayError` when it does not become ready."""
+    """`voxgate serve` while entered. Raises `GatewayError` when it does not become ready.
+
+    It lets everybody in, so that what happens beyond its capacity is to be seen, unless
+    `VOXGATE_CAPACITY_SHARE` says otherwise.
+    """
 
     command = (sys.executable, "-m", "gateway.cli", "serve")
 
@@ -56,6 +60,7 @@ class GatewayProcess:
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,
+            env={"VOXGATE_CAPACITY_SHARE": "0", **os.environ},
         )
         try:
             await self._wait_until_ready()

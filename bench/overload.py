@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import random
 import sys
 import time
@@ -31,6 +32,7 @@ from bench.scrape import metrics_url
 from bench.stats import rounded, summary
 from bench.texts import sentences
 from bench.user import Habits, User
+from gateway.settings import Settings
 
 _LEARNERS, _LEARNING_SECONDS = 4, 15.0
 _OVERLOAD = 3.0
@@ -146,6 +148,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     options = parser().parse_args()
     console = Console(stderr=True)
+    os.environ.setdefault("VOXGATE_CAPACITY_SHARE", str(Settings().capacity_share))
     try:
         result = uvloop.run(run(options, console))
     except GatewayError as error:

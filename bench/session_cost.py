@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import sys
 import time
@@ -203,7 +202,6 @@ def main() -> int:
         return serve_recorded(sys.argv[2:])
     options = parser().parse_args()
     console = Console(stderr=True)
-    os.environ.setdefault("VOXGATE_CAPACITY_SHARE", "0")
     try:
         result = uvloop.run(run(options, console))
     except GatewayError as error:
