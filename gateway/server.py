@@ -46,8 +46,11 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         gateway: Served,
         reload_certificate: Callable[[], None] = lambda: None,
+        settings: Settings | None = None,
     ) -> None:
         super().__init__(config)
+        self._settings = settings or Settings()
+        self._watching: asyncio.Task[None] | None = None
         self._gateway = gateway
         self._reload_certificate = reload_certificate
         self._draining: asyncio.Task[None] | None = None
@@ -57,6 +60,24 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+
+        if self._settings.reload_seconds:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        await super().shutdown(sockets)
+
+    async def _watch(self) -> None:
+        """Read again when a file was changed: secrets that a cluster renews send no signal."""
+        before = _state(self._settings)
+        while True:
+            await asyncio.sleep(self._settings.reload_seconds)
+            now = _state(self._settings)
+            if now != before:
+                before = now
+                self.reload()
 
     def _hang_up(self) -> None:
         """SIGHUP: somebody asks for a reload, or the terminal it was started from was closed."""
@@ -86,6 +107,18 @@ class Server(uvicorn.Server):
                 _log.error("reload of %s: %s; what was read before stays in force", what, failure)
             else:
                 _log.info("reload of %s: done", what)
+
+
+def _state(settings: Settings) -> list[tuple[int, int, int] | None]:
+    """What tells that a file is another one: of links too, which is how clusters renew."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in (settings.keys_file, settings.lexicon_file, settings.tls_cert, settings.tls_key):
+        try:
+            entry = os.stat(file) if file else None
+        except OSError:
+            entry = None
+        found.append((entry.st_mtime_ns, entry.st_size, entry.st_ino) if entry else None)
+    return found
 
 
 def _has_terminal() -> bool:
@@ -155,4 +188,4 @@ def make_server(app: Starlette, settings: Settings) -> Server:
         if context is not None:
             load_certificate(context, settings)
 
-    return Server(config, app.state.gateway, reload_certificate)
+    return Server(config, app.state.gateway, reload_certificate, settings)

@@ -68,6 +68,9 @@ class Settings:
     variable `VOXGATE_TOKEN_SECRET`."""
     token_seconds: int = 300
     """How long such a token opens sessions, at most. A session goes on after that."""
+    reload_seconds: float = 0.0
+    """Look this often whether the files of keys, lexicon and certificate changed; 0: only on
+    SIGHUP."""
     open_metrics: bool = False
     """`/metrics` needs no key, where keys are used."""
 

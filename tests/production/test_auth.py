@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
@@ -291,6 +292,17 @@ class TestReload:
                 assert json.loads(await bob.recv())["type"] == "pong"
                 async with connect(stream(running), additional_headers=bearer(third)) as eve:
                     assert (await answer(eve))["type"] == "session.started"
+
+    async def test_a_file_that_changes_is_read_without_a_signal(self, run: Run, keys: Keys) -> None:
+        keys.add()
+        async with run(**keys.settings, reload_seconds=0.02) as running:
+            late = keys.add("bob")
+            async with asyncio.timeout(20):
+                while True:
+                    with contextlib.suppress(InvalidStatus):
+                        async with connect(stream(running), additional_headers=bearer(late)):
+                            break
+                    await asyncio.sleep(0.02)
 
     async def test_a_broken_file_changes_nothing(
         self, run: Run, keys: Keys, caplog: pytest.LogCaptureFixture
