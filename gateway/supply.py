@@ -31,7 +31,7 @@ _MEMORY_SECONDS = 30.0
 _PRIOR_SECONDS = 0.1
 _PRIOR_RATIO = 4.0
 """Until samples at several `n` say otherwise, `a` counts as four times `b`, which is cautious: it
-was 6 with the embedded voice on two cores, 45 on an H200. A tenth of a second outweighs it."""
+is 11 with the embedded voice on two cores, 49 on an H200. A tenth of a second outweighs it."""
 _LEAST_WORK_SECONDS = 0.05
 """Work in a sample below which it says nothing."""
 _REST_SECONDS = 1.5
