@@ -101,7 +101,7 @@ def serve_recorded(arguments: list[str]) -> int:
     from gateway.cli import main as voxgate
     from gateway.commands import serve
 
-    serve.engine_factory = lambda _: RecordedEngine
+    vars(serve)["engine_factory"] = lambda _arguments: RecordedEngine
     return voxgate(["serve", *arguments])
 
 
