@@ -8,6 +8,7 @@ import json
 import shutil
 import signal
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +50,13 @@ def configure(folder: Path, ports: list[int], port: int, tls: int) -> Path:
         text = (ROOT / "deploy" / "nginx" / name).read_text()
         text = text.replace("/tmp/", f"{folder}/").replace("/dev/stderr", f"{folder}/error.log")
         (folder / name).write_text(text)
-    servers = "".join(f"server 127.0.0.1:{each} max_fails=3 fail_timeout=5s;\n" for each in ports)
+    servers = (ROOT / "deploy" / "nginx" / "upstream.conf").read_text()
+    for number, each in enumerate(ports, 1):
+        servers = servers.replace(f"gateway-{number}:8080", f"127.0.0.1:{each}")
+    (folder / "upstream.conf").write_text(servers)
     (folder / "gateways.conf").write_text(
         "log_format where 'route=$arg_route upstream=$upstream_addr';\n"
-        f"upstream voxgate {{ hash $voxgate_route consistent; {servers} }}\n"
+        f"include {folder}/upstream.conf;\n"
         f"server {{ listen 127.0.0.1:{port}; access_log {folder}/where.log where;\n"
         f"  access_log {folder}/access.log voxgate; include locations.conf; }}\n"
         f"server {{ listen 127.0.0.1:{tls} ssl http2;\n"
@@ -241,3 +245,38 @@ async def test_a_gateway_that_is_killed_harms_only_its_own(tools: Path, folder: 
         for _ in range(4):
             _, done, _ = await speak(place.url)
             assert done is not None
+
+
+async def test_a_gateway_that_hangs_is_taken_out_and_let_back(tools: Path, folder: Path) -> None:
+    """nginx connects to a stopped process and waits; the breaker asks whether it speaks."""
+    here = fresh(folder, "hang")
+    async with site(tools, here, "--ready-cache-seconds", "0") as place:
+        reload = f"{tools / 'nginx'} -p {here} -c nginx.conf -s reload"
+        breaker = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(ROOT / "deploy" / "nginx" / "breaker.py"),
+            *("--upstream", str(here / "upstream.conf"), "--reload", reload),
+            *("--seconds", "0.2", "--timeout", "1"),
+            *(each.url for each in place.gateways),
+        )
+        try:
+            # Sessions that are there hear nothing of it.
+            talk = asyncio.create_task(speak(place.gateways[1].url, TEXT * 3))
+            place.gateways[0].signal(signal.SIGSTOP)
+            async with asyncio.timeout(20):
+                while " down;" not in (here / "upstream.conf").read_text():
+                    await asyncio.sleep(0.05)
+            async with asyncio.timeout(30):
+                for _ in range(6):
+                    _, done, _ = await speak(place.url, "A word.")
+                    assert done is not None
+            place.gateways[0].signal(signal.SIGCONT)
+            async with asyncio.timeout(20):
+                while " down;" in (here / "upstream.conf").read_text():
+                    await asyncio.sleep(0.05)
+            sequences, done, _ = await talk
+            assert done is not None
+            assert sequences == list(range(done.packets))
+        finally:
+            breaker.terminate()
+            await breaker.wait()

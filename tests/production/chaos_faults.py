@@ -52,6 +52,7 @@ def engine_processes(stage: Stage) -> list[psutil.Process]:
     "the engine's process is killed while four listen; pieces are tried again for 60 s",
     "--piece-retry-seconds",
     "60",
+    expect="a clear code",
     scripted=False,
 )
 async def engine_sigkill(stage: Stage) -> None:
