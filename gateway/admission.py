@@ -37,8 +37,8 @@ _MOST_ROUNDS = 14.0
 class Consumer(Protocol):
     """What counts as demand: a session."""
 
-    def speaking(self, now: float) -> bool:
-        """Whether somebody listens live to what is or will be made of its text."""
+    def speaking(self, now: float) -> bool | None:
+        """Whether somebody listens live to what is or will be made of its text; None: never."""
         ...
 
 
@@ -64,9 +64,12 @@ class Admission:
         self._looked_at = now
         before, self._duty = self._duty, WeakKeyDictionary()
         expected = variance = 0.0
-        self._speaking = 0
+        self._speaking = self._sessions = 0
         for session in sessions:
+            self._sessions += 1
             speaking = session.speaking(now)
+            if speaking is None:
+                continue
             duty = before.get(session, 1.0) * fading + (1.0 - fading) * speaking
             self._duty[session] = duty
             if speaking:
@@ -74,7 +77,6 @@ class Admission:
             else:
                 expected += duty
                 variance += duty * (1.0 - duty)
-        self._sessions = len(self._duty)
         self._demand = self._speaking + expected + _DEVIATIONS * math.sqrt(variance)
 
     def ran_dry(self, now: float) -> None:

@@ -239,10 +239,12 @@ class Session:
         """Whether the session outlives its connection."""
         return self._start is not None and self._start.resume and self._settings.resume_seconds > 0
 
-    def speaking(self, now: float) -> bool:
-        """Whether somebody listens live to what is or will be made of its text."""
-        if self._start is None or not self._start.live:
+    def speaking(self, now: float) -> bool | None:
+        """Whether somebody listens live to what is or will be made of its text; None: never."""
+        if self._start is None:
             return False
+        if not self._start.live:
+            return None
         return self._turns.backlog > 0 or self._turns.playhead.plays(now)
 
     @property

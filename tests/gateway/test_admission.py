@@ -15,9 +15,9 @@ READY = EngineStats(state="ready")
 
 @dataclass(eq=False)
 class Someone:
-    speaks: bool = True
+    speaks: bool | None = True
 
-    def speaking(self, now: float) -> bool:
+    def speaking(self, now: float) -> bool | None:
         return self.speaks
 
 
@@ -65,6 +65,14 @@ def test_who_is_silent_for_long_makes_room() -> None:
         gate.look(people, READY, now)
     assert 4.0 < gate.demand(17) < 9.0
     assert gate.refusal(17, READY, now) is None
+
+
+def test_what_nobody_listens_to_takes_no_place() -> None:
+    gate = admission(20.0)
+    gate.look([Someone(None) for _ in range(40)], READY, 100.0)
+    assert gate.demand(40) == 0.0
+    assert gate.demand(42) == 2.0
+    assert gate.refusal(40, READY, 100.0) is None
 
 
 def test_who_left_makes_room_at_once() -> None:
