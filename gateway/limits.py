@@ -117,8 +117,16 @@ class GuardedHttp(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(
-            self.settings.handshake_timeout_seconds, self._reject, 408
+            self.settings.handshake_timeout_seconds, self._head_is_late
         )
+
+    def _head_is_late(self) -> None:
+        if self._pending:
+            self._reject(408)
+        else:
+            # Browsers connect in advance; an answer would be taken for that of their next request.
+            self._head_came()
+            self.transport.close()
 
     def _head_came(self) -> None:
         if self._head_timer is not None:

@@ -55,7 +55,13 @@ async def upgraded(running: Running) -> tuple[asyncio.StreamReader, asyncio.Stre
 
 
 class TestHead:
-    @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX: "])
+    async def test_a_connection_without_a_request_is_closed_without_an_answer(
+        self, run: Run
+    ) -> None:
+        async with run(handshake_timeout_seconds=0.1) as running:
+            assert await answer(running) == b""
+
+    @pytest.mark.parametrize("begin", [b"G", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX: "])
     async def test_a_head_that_never_ends_is_not_waited_for(self, run: Run, begin: bytes) -> None:
         async with run(handshake_timeout_seconds=0.1) as running:
             assert (await answer(running, begin)).startswith(b"HTTP/1.1 408")
