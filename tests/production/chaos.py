@@ -148,8 +148,8 @@ async def main() -> int:
     if arguments.markdown:
         length = "at full length" if arguments.full else "long ones shortened"
         arguments.markdown.write_text(
-            "# Faults\n\n`make chaos`; every fault has a gateway of its own, with the real engine where "
-            "it says so or the engine is the victim, else a scripted one.\n\n"
+            "# Faults\n\n`make chaos`; every fault has a gateway of its own, with the real engine "
+            "where the text names the engine, else a scripted one.\n\n"
             f"{table(results)}\n\n*{document['machine']}, commit {commit}, {document['date']}, "
             f"{length}*\n"
         )
