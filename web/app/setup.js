@@ -1,8 +1,10 @@
 // Voice, speed, language, format: chosen by people, remembered, told to the session.
 
+import { accessKey } from "./access.js";
 import { t } from "./i18n.js";
 
 const KEY = "voxgate.setup";
+const TONGUES = { en: "EN", zh: "中" };
 const at = (id) => document.getElementById(id);
 
 export class Setup {
@@ -16,6 +18,7 @@ export class Setup {
     at("format").value = this.chosen.format;
     at("bitrate").value = this.chosen.bitrate;
     this.voices = ["default"];
+    this.about = new Map(); // what the server says of its voices
     this.fill();
     this.showSpeed();
   }
@@ -49,6 +52,7 @@ export class Setup {
       if (voices.join() === this.voices.join()) return;
       this.voices = voices;
       this.fill();
+      this.ask();
     });
     talk.addEventListener("error", ({ detail }) => {
       // A voice that was remembered and is not there any more must not lock the page out.
@@ -98,7 +102,11 @@ export class Setup {
       radio.addEventListener("change", () => this.choose({ voice: id }));
       const name = document.createElement("span");
       name.textContent = readable(id);
-      label.append(radio, name);
+      const tongues = document.createElement("small");
+      const { languages, description } = this.about.get(id) ?? {};
+      tongues.textContent = (languages ?? []).map((each) => TONGUES[each] ?? each).join(" ");
+      label.title = description ?? "";
+      label.append(radio, name, tongues);
       const play = Object.assign(document.createElement("button"), {
         type: "button", className: "quiet icon preview",
       });
@@ -113,6 +121,18 @@ export class Setup {
     });
     at("voices").replaceChildren(...rows);
     this.labels();
+  }
+
+  async ask() {
+    const key = accessKey();
+    const headers = key ? { authorization: `Bearer ${key}` } : {};
+    const answer = await fetch("v1/voices", { headers }).catch(() => null);
+    if (!answer?.ok) return;
+    for (const voice of (await answer.json()).voices) {
+      const languages = voice.verified_languages.map(({ language }) => language);
+      this.about.set(voice.voice_id, { languages, description: voice.description });
+    }
+    this.fill();
   }
 
   labels() {

@@ -160,7 +160,7 @@ export class Player extends EventTarget {
 
   /** What the listener hears now: `{turn, sample}` at 24 kHz, or null. */
   position() {
-    if (!this.reports.length) return null;
+    if (!this.context || !this.reports.length) return null;
     const now = this.now();
     let i = this.reports.length - 1;
     while (i > 0 && this.reports[i].time > now) i -= 1;
@@ -236,8 +236,9 @@ export class Player extends EventTarget {
     const context = this.context;
     if (this.building || !context) return;
     this.stoppedAt = this.reports.at(-1);
-    this.context = this.node = null;
+    this.node.port.onmessage = this.node.onprocessorerror = null;
     context.onstatechange = context.onerror = null;
+    this.context = this.node = null;
     context.close().catch(() => {});
     this.reports = [];
     await this.prepare();
