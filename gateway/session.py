@@ -23,16 +23,16 @@ from gateway.intake import Intake
 from gateway.loudness import Leveller
 from gateway.offer import Offer
 from gateway.outlet import Outlet
-from gateway.piece import Piece, Voicing
+from gateway.piece import Piece
 from gateway.protocol import Error, ProtocolError
 from gateway.resend import Resend
 from gateway.scheduler import Scheduler
 from gateway.settings import Settings
-from gateway.spoken import SpokenSettings
 from gateway.timeline import Packet
 from gateway.transcript import Transcript
 from gateway.turn import Turn
 from gateway.turns import Cut, Turns
+from gateway.wishes import Wishes
 
 _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
@@ -64,12 +64,10 @@ class Session:
         self.token = token
         self._refusal = refusal
         self._settings = settings
-        self._offer = offer
+        self._wishes = Wishes(offer)
         self._observer = observer
         self._start: protocol.SessionStart | None = None
         self._start_by = now + settings.start_timeout_seconds
-        self._voicing = Voicing("default", "auto", 1.0, None)
-        self._spoken = SpokenSettings()
         self._turns = Turns()
         self._scheduler = Scheduler(settings)
         self._keys = count()
@@ -316,22 +314,16 @@ class Session:
         if self._refusal is not None:
             self._answers.end(self._refusal)
             return
-        voicing = self._offer.voicing(start.voice, start.language, start.speed, start.seed)
-        self._spoken, notice = self._offer.spoken(start)
-        encoder = self._offer.encoder(start)
-        style, lacking = self._offer.style(start.style or "", start.type)
-        voicing = replace(voicing, style=style)
-        self._start, self._voicing = start, voicing
+        answer, notices = self._wishes.begin(start, self.name, self._settings)
+        self._start = start
         self._outlet.live = start.live
         if self.resumable:
             self._resend.keep(self._settings.replay_bytes)
-        answer = self._offer.started(self.name, start, voicing, encoder, self._settings)
         self._answers.tell(replace(answer, token=self.token if self.resumable else None))
-        self._warn(notice)
-        self._warn(lacking)
+        self._warn(notices)
 
-    def _warn(self, notice: protocol.Notice | None) -> None:
-        if notice is not None:
+    def _warn(self, notices: list[protocol.Notice]) -> None:
+        for notice in notices:
             self._answers.tell(notice)
 
     def _on_resume(self, message: protocol.SessionResume) -> None:
@@ -340,31 +332,11 @@ class Session:
         self._commands.append(Resume(message.token, message.received))
 
     def _on_update(self, update: protocol.SessionUpdate, now: float) -> None:
-        current = self._voicing
-        self._voicing = self._offer.voicing(
-            current.voice if update.voice is None else update.voice,
-            current.language if update.language is None else update.language,
-            current.speed if update.speed is None else update.speed,
-            current.seed if update.seed is None else update.seed,
-        )
-        style = current.style
-        if update.style is not None:
-            style, notice = self._offer.style(update.style, update.type)
-            self._warn(notice)
-        self._voicing = replace(self._voicing, style=style)
+        self._warn(self._wishes.change(update))
         turn = self._turns.open if update.scope == "piece" else None
         if turn is not None:
-            self._take_in(turn, turn.revoice(self._voicing, now), now)
-        self._answers.tell(
-            protocol.SessionUpdated(
-                turn=turn.number if turn else None,
-                voice=self._voicing.voice,
-                language=self._voicing.language,
-                speed=self._voicing.speed,
-                style=" ".join(self._voicing.style),
-                seed=self._voicing.seed,
-            )
-        )
+            self._take_in(turn, turn.revoice(self._wishes.voicing, now), now)
+        self._answers.tell(self._wishes.updated(turn.number if turn else None))
 
     def _on_append(self, message: protocol.TextAppend, now: float) -> None:
         text = message.text
@@ -402,10 +374,7 @@ class Session:
                 played_samples=message.played_samples, played_ms=message.played_ms
             )
         turn = self._open_turn(interruption, now)
-        if message.style is not None:
-            style, notice = self._offer.style(message.style, message.type)
-            self._warn(notice)
-            turn.voicing = replace(turn.voicing, style=style)
+        self._warn(self._wishes.restyle(turn, message))
 
     def _on_turn_end(self, _: protocol.TurnEnd, now: float) -> None:
         turn = self._turns.open
@@ -457,21 +426,11 @@ class Session:
         return self._begin_turn()
 
     def _begin_turn(self) -> Turn:
-        assert self._start is not None
-        turn = Turn(
-            self._turns.begun + 1,
-            self._voicing,
-            text=self._offer.make_text(replace(self._spoken, language=self._voicing.language)),
-            encoder=self._offer.encoder(self._start),
-            keys=self._keys.__next__,
-            captions=self._start.captions,
-            pauses=self._offer.pauses_of(self._start),
-            leveller=self._leveller,
-            make_guard=self._offer.make_guard,
-        )
+        number = self._turns.begun + 1
+        turn = self._wishes.turn(number, self._keys.__next__, self._leveller)
         self._turns.add(turn)
         self._observer.turn_started(turn.number)
-        self._answers.tell(protocol.TurnStarted(turn=turn.number, voice=self._voicing.voice))
+        self._answers.tell(protocol.TurnStarted(turn=number, voice=turn.voicing.voice))
         return turn
 
     def _take_in(self, turn: Turn, pieces: list[Piece], now: float) -> None:
