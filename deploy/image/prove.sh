@@ -47,8 +47,8 @@ say "build: python3, venv"
 inside apt-get update -q >/dev/null
 inside apt-get install -y -q --no-install-recommends python3 python3-venv ca-certificates >/dev/null
 mkdir -p "$root/src"
-# The build context, as .dockerignore leaves it.
-tar -cf - --exclude=__pycache__ --exclude=bench/out pyproject.toml README.md LICENSE NOTICE \
+# The build context, as .dockerignore leaves it, of the commit.
+git -c safe.directory="$PWD" archive HEAD pyproject.toml README.md LICENSE NOTICE \
     requirements gateway engine training bench web deploy/image/install.sh | tar -xf - -C "$root/src"
 say "install.sh python cpu"
 inside sh -c 'cd /src && deploy/image/install.sh python cpu' | tail -1
@@ -58,7 +58,7 @@ inside groupadd --gid 10001 voxgate
 inside useradd --uid 10001 --gid 10001 --home-dir /var/lib/voxgate --shell /usr/sbin/nologin voxgate
 inside install -d -o 10001 -g 10001 -m 0750 /var/lib/voxgate
 rm -rf "$root/src"
-du -shx "$root" | sed 's/\t.*/ in the image/'
+du -shx --exclude="$root/opt/pypi*" --exclude="$root/opt/wheels" "$root" | sed 's/\t.*/ in the image/'
 
 say "the root becomes read-only; /tmp and /var/lib/voxgate do not"
 mount -t tmpfs tmpfs "$root/tmp"
