@@ -196,3 +196,14 @@ class TestReplay:
         for each in curve:
             assert 2 <= each["replicas"] <= 20
             assert 1 <= each["ready"] <= each["replicas"]
+
+
+def test_the_ingress_routes_as_nginx_does() -> None:
+    values = yaml.safe_load((KUBERNETES / "ingress-nginx.yaml").read_text())
+    snippet = values["controller"]["config"]["http-snippet"]
+    ours = (ROOT / "deploy" / "nginx" / "nginx.conf").read_text()
+    found = ours[ours.index("map $arg_route") :]
+    assert snippet.split() == found[: found.index("}") + 1].split()
+    ingress = yaml.safe_load((KUBERNETES / "base" / "ingress.yaml").read_text())
+    by = ingress["metadata"]["annotations"]["nginx.ingress.kubernetes.io/upstream-hash-by"]
+    assert by == "$voxgate_route"
