@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo test lint format bench screenshots clean deploy-check chaos fuzz sbom audit
 BIN := .venv/bin
-SOURCES := gateway engine training bench examples tests scripts
+SOURCES := gateway engine training bench examples tests scripts deploy fuzz
 
 help: ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
