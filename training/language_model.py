@@ -4,7 +4,8 @@ AUDIO is a folder of shards with codes (`training.generate`, `training.frame_sto
 the language model of a packed voice (`--start`, default the embedded one) and learns the codebooks
 that are sampled; the others stay at their fixed codes. A sequence is `[speaker]`, then one to four
 utterances of one voice; every utterance begins with the lead (`training.onset`), which is given,
-so no loss falls on it. Writes OUT/lm_bf16.safetensors, `losses.csv` and `losses.png`.
+so no loss falls on it. Writes OUT/lm_bf16.safetensors, config.json, `losses.csv` and
+`losses.png`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,7 @@ from training.frame_store import SAMPLES_PER_FRAME
 from training.onset import LEAD
 
 IGNORED = -100
+_REFERENCED = 0.5
 ANY_SPEAKER = 186
 VALIDATION_SHARE = 97
 """One sentence in so many is never trained on."""
@@ -67,6 +70,8 @@ class Settings:
     """Share of the last utterances drawn from the shortest quarter."""
     balance: float = 0.45
     """Exponent on the hours of a voice and language when one is drawn."""
+    kv_heads: int | None = None
+    """Heads of keys and values; None: as many as the packed model has."""
     seed: int = 1
 
 
@@ -170,8 +175,16 @@ class Batch:
 class Sequences(IterableDataset[tuple[Tensor, ...]]):
     """Endless batches of like-long sequences."""
 
-    def __init__(self, spoken: Sequence[Sentence], voice: Voiced, settings: Settings) -> None:
-        self._voice, self._settings = voice, settings
+    def __init__(
+        self,
+        spoken: Sequence[Sentence],
+        voice: Voiced,
+        settings: Settings,
+        references: Mapping[tuple[str, str], tuple[Sentence, int]] | None = None,
+    ) -> None:
+        """references: what half of the sequences of a voice and language begin with, and how often
+        its last frame is held."""
+        self._voice, self._settings, self._references = voice, settings, references or {}
         self._groups: dict[tuple[str, str], list[Sentence]] = {}
         for sentence in spoken:
             self._groups.setdefault((sentence.voice, sentence.language), []).append(sentence)
@@ -203,7 +216,10 @@ class Sequences(IterableDataset[tuple[Tensor, ...]]):
         named = draw.random() >= settings.unnamed
         held = draw.randrange(1, settings.longest_held) if draw.random() < settings.held else 0
         chosen: list[Sentence] = []
-        total = 1 + held
+        if (voice, language) in self._references and draw.random() < _REFERENCED:
+            reference, held = self._references[voice, language]
+            chosen, named = [reference], True
+        total = 1 + held + sum(s.positions for s in chosen)
         for number in range(count):
             last = number == count - 1
             swap = not last and others and draw.random() < settings.other_language
@@ -249,25 +265,31 @@ def _rounded(positions: int) -> int:
 
 
 class Attention(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, kv_heads: int) -> None:
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
-            nn.Linear(width, width, bias=False) for _ in range(4)
-        )
-        self._heads = heads
+        self._size = width // heads
+        shared = self._size * kv_heads
+        self.q_proj, self.o_proj = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.k_proj, self.v_proj = (nn.Linear(width, shared, bias=False) for _ in range(2))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(batch, positions, width) -> queries, keys, values (batch, heads, positions, size)."""
         q, k, v = (
-            projection(x).unflatten(-1, (self._heads, -1)).transpose(1, 2)
+            projection(x).unflatten(-1, (-1, self._size)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
+        return q, k, v
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k, v = self.project(x)
         y = F.scaled_dot_product_attention(
-            _rotate(q, cos, sin), _rotate(k, cos, sin), v, is_causal=True
+            rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True, enable_gqa=True
         )
         return self.o_proj(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions: x (.., positions, size) by the cosines and sines of the angles."""
     first, second = x.chunk(2, -1)
     return x * cos + torch.cat([-second, first], -1) * sin
 
@@ -284,12 +306,15 @@ class Gated(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, width: int, inner: int, heads: int, eps: float, dropout: float) -> None:
+    def __init__(self, shape: Mapping[str, Any], dropout: float) -> None:
         super().__init__()
+        width, eps = shape["hidden_size"], shape["rms_norm_eps"]
         self.input_layernorm = nn.RMSNorm(width, eps)
-        self.self_attn = Attention(width, heads)
+        self.self_attn = Attention(
+            width, shape["num_attention_heads"], shape["num_key_value_heads"]
+        )
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
-        self.mlp = Gated(width, inner)
+        self.mlp = Gated(width, shape["intermediate_size"])
         self._dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -299,11 +324,17 @@ class Layer(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """The packed language model, its tensors by their packed names."""
+    """The packed language model, its tensors by their packed names.
 
-    def __init__(self, folder: Path, dropout: float) -> None:
+    kv_heads: how many heads of keys and values to share among the heads of queries; None keeps the
+    packed number. Fewer start from the mean of those they stand for (Ainslie et al. 2023).
+    """
+
+    def __init__(self, folder: Path, dropout: float, kv_heads: int | None = None) -> None:
         super().__init__()
-        shape = json.loads((folder / "config.json").read_text("utf-8"))
+        packed = json.loads((folder / "config.json").read_text("utf-8"))
+        shape = packed | {"num_key_value_heads": kv_heads or packed["num_key_value_heads"]}
+        self.shape = shape
         lm = LmConfig.from_dict(shape["voxgate"], vocab_size=shape["vocab_size"])
         width, heads = shape["hidden_size"], shape["num_attention_heads"]
         self.lm = lm
@@ -312,8 +343,7 @@ class LanguageModel(nn.Module):
         self.emb_code = nn.ModuleDict({i: nn.Embedding(lm.code_vocab, width) for i in sampled})
         self.emb_code_fixed = nn.ParameterDict({str(i): torch.zeros(width) for i in lm.fixed_codes})
         self.layers = nn.ModuleList(
-            Layer(width, shape["intermediate_size"], heads, shape["rms_norm_eps"], dropout)
-            for _ in range(shape["num_hidden_layers"])
+            Layer(shape, dropout) for _ in range(shape["num_hidden_layers"])
         )
         self.norm = nn.RMSNorm(width, shape["rms_norm_eps"])
         self.head_code = nn.ModuleDict(
@@ -327,15 +357,22 @@ class LanguageModel(nn.Module):
         )
         self.register_buffer("angle", torch.cat([angle, angle], -1), persistent=False)
         weights = load_file(folder / "model.safetensors")
-        self.load_state_dict({name: value.float() for name, value in weights.items()})
+        shared = packed["num_key_value_heads"] // shape["num_key_value_heads"]
+        self.load_state_dict(
+            {name: _pooled(name, value.float(), size, shared) for name, value in weights.items()}
+        )
 
-    def forward(self, text: Tensor, codes: Tensor, frames: Tensor) -> Tensor:
-        """(batch, positions[, sampled codebooks]) -> hidden (batch, positions, width)."""
+    def embed(self, text: Tensor, codes: Tensor, frames: Tensor) -> Tensor:
+        """(batch, positions[, sampled codebooks]) -> (batch, positions, width)."""
         embedded = sum(
             (table(codes[..., i]) for i, table in enumerate(self.emb_code.values())),
             start=torch.stack(list(self.emb_code_fixed.values())).sum(0),
         )
-        x = self._dropout(torch.where(frames[..., None], embedded, self.emb_text(text)))
+        return torch.where(frames[..., None], embedded, self.emb_text(text))
+
+    def forward(self, text: Tensor, codes: Tensor, frames: Tensor) -> Tensor:
+        """(batch, positions[, sampled codebooks]) -> hidden (batch, positions, width)."""
+        x = self._dropout(self.embed(text, codes, frames))
         angle = self.get_buffer("angle")[: text.shape[1]]
         if torch.is_autocast_enabled(x.device.type):
             x = x.bfloat16()
@@ -345,39 +382,65 @@ class LanguageModel(nn.Module):
         hidden: Tensor = self.norm(x)
         return hidden
 
-    def losses(self, batch: Batch, noise: float) -> Tensor:
-        """Cross entropy of each sampled codebook."""
+    def losses(self, batch: Batch, noise: float, teacher: LanguageModel | None = None) -> Tensor:
+        """Of each sampled codebook: the cross entropy, or with a teacher how far the distribution
+        is from the teacher's (Kullback-Leibler divergence in nats)."""
         codes = batch.codes
         if noise:
             hit = torch.rand(codes.shape[:2], device=codes.device)[..., None] < noise
             codes = torch.where(hit, torch.randint_like(codes, self.lm.end_code), codes)
         hidden = self(batch.text, codes, batch.frames)
         counted = batch.labels[..., 0] != IGNORED
-        hidden, labels = hidden[counted], batch.labels[counted]
-        heads = self.head_code.values()
+        logits = [head(hidden[counted]).float() for head in self.head_code.values()]
+        if teacher is None:
+            labels = batch.labels[counted]
+            return torch.stack([F.cross_entropy(x, labels[:, i]) for i, x in enumerate(logits)])
+        with torch.no_grad():
+            told = teacher(batch.text, codes, batch.frames)[counted]
+            goals = [head(told).float().log_softmax(-1) for head in teacher.head_code.values()]
         return torch.stack(
-            [F.cross_entropy(head(hidden).float(), labels[:, i]) for i, head in enumerate(heads)]
+            [
+                F.kl_div(x.log_softmax(-1), goal, reduction="batchmean", log_target=True)
+                for x, goal in zip(logits, goals, strict=True)
+            ]
         )
+
+
+def _pooled(name: str, weight: Tensor, size: int, shared: int) -> Tensor:
+    """Keys and values (heads * size, in) as the mean of every `shared` neighbouring heads."""
+    if shared == 1 or not name.endswith(("k_proj.weight", "v_proj.weight")):
+        return weight
+    return weight.view(-1, shared, size, weight.shape[1]).mean(1).flatten(0, 1)
 
 
 class Trainer:
     """One run, resumed from OUT/state.pt when that is there."""
 
     def __init__(
-        self, audio: Path, out: Path, start: Path, settings: Settings, device: torch.device
+        self,
+        spoken: Sequence[Sentence],
+        out: Path,
+        start: Path,
+        settings: Settings,
+        device: torch.device,
+        *,
+        references: Mapping[tuple[str, str], tuple[Sentence, int]] | None = None,
+        teacher: LanguageModel | None = None,
     ) -> None:
+        """`references`: see `Sequences`; `teacher`: see `LanguageModel.losses`."""
         torch.manual_seed(settings.seed)
         out.mkdir(parents=True, exist_ok=True)
         self.settings, self.out, self.device = settings, out, device
         voice = Voiced.read(start)
-        spoken = sentences(audio, voice)
-        self.sequences = Sequences([s for s in spoken if not s.held_out], voice, settings)
+        trained = [s for s in spoken if not s.held_out]
+        self.sequences = Sequences(trained, voice, settings, references)
         held_out = [s for s in spoken if s.held_out and len(s.codes) < 500]
         self.validation: dict[str, Batch] = {}
         for language in sorted({s.language for s in held_out}):
             own = [(True, [s], 0) for s in held_out if s.language == language]
             self.validation[language] = self.sequences.pack(own[:64]).to(device)
-        self.model = LanguageModel(start / "lm", settings.dropout).to(device)
+        self.model = LanguageModel(start / "lm", settings.dropout, settings.kv_heads).to(device)
+        self.teacher = teacher
         matrices = [p for n, p in self.model.named_parameters() if p.dim() > 1 and "emb" not in n]
         others = [p for n, p in self.model.named_parameters() if p.dim() < 2 or "emb" in n]
         self.optimiser = torch.optim.AdamW(
@@ -408,7 +471,7 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = settings.rate * warm * max(settings.lowest_share, cosine)
         with self._half():
-            losses = self.model.losses(batch.to(self.device), settings.noise)
+            losses = self.model.losses(batch.to(self.device), settings.noise, self.teacher)
         self.optimiser.zero_grad(set_to_none=True)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -421,7 +484,10 @@ class Trainer:
         """Mean cross entropy of the sampled codebooks on held-out sentences, by language."""
         self.model.eval()
         with self._half():
-            means = {k: self.model.losses(b, 0.0).mean().item() for k, b in self.validation.items()}
+            means = {
+                language: self.model.losses(batch, 0.0, self.teacher).mean().item()
+                for language, batch in self.validation.items()
+            }
         self.model.train()
         return means
 
@@ -440,6 +506,7 @@ class Trainer:
             for name, value in self.model.state_dict().items()
         }
         save_file(weights, self.out / "lm_bf16.safetensors")
+        (self.out / "config.json").write_text(json.dumps(self.model.shape, indent=1) + "\n")
 
     def run(self, seconds: float, workers: int) -> None:
         """Train until `seconds` are spent, those of runs before counted in."""
@@ -508,11 +575,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=6, help="processes that make batches")
     parser.add_argument("--rate", type=float, default=Settings().rate, help="highest learning rate")
     parser.add_argument("--positions", type=int, default=Settings().positions, help="a batch")
+    parser.add_argument("--kv-heads", type=int, help="of keys and values; as packed by default")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.matmul.allow_tf32 = True
-    settings = Settings(rate=args.rate, positions=args.positions)
-    Trainer(args.audio, args.out, args.start, settings, device).run(args.seconds, args.workers)
+    settings = Settings(rate=args.rate, positions=args.positions, kv_heads=args.kv_heads)
+    spoken = sentences(args.audio, Voiced.read(args.start))
+    Trainer(spoken, args.out, args.start, settings, device).run(args.seconds, args.workers)
 
 
 if __name__ == "__main__":

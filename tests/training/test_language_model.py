@@ -113,16 +113,17 @@ def test_the_trained_model_is_the_packed_one(voice: Voiced) -> None:
     assert set(model.state_dict()) == set(load_file(VOICE / "lm" / "model.safetensors"))
 
 
-def test_a_run_learns_writes_and_resumes(audio: Path, tmp_path: Path) -> None:
+def test_a_run_learns_writes_and_resumes(audio: Path, tmp_path: Path, voice: Voiced) -> None:
+    spoken = sentences(audio, voice)
     settings = Settings(positions=256, longest=256, dropout=0.0, noise=0.0, warm_up=1)
     device = torch.device("cpu")
-    trainer = Trainer(audio, tmp_path / "out", VOICE, settings, device)
+    trainer = Trainer(spoken, tmp_path / "out", VOICE, settings, device)
     batch = Batch(*next(iter(trainer.sequences)))
     losses = [float(trainer.train_step(batch, 0.0).mean()) for _ in range(4)]
     assert losses[-1] < losses[0]
     trainer.save()
     written = load_file(tmp_path / "out" / "lm_bf16.safetensors")
     assert set(written) == set(load_file(VOICE / "lm" / "model.safetensors"))
-    again = Trainer(audio, tmp_path / "out", VOICE, settings, device)
+    again = Trainer(spoken, tmp_path / "out", VOICE, settings, device)
     assert again.step == 4
     torch.testing.assert_close(again.model.state_dict(), trainer.model.state_dict())
