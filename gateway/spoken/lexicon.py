@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-
-import regex
 
 from gateway import characters as ch
 from gateway.spoken.mapped import Edit
@@ -17,8 +16,8 @@ MAX_WORD_CHARS: Final = 64
 MAX_SAID_CHARS: Final = 256
 
 # A word of a script that separates words is matched whole; Chinese and Japanese ones anywhere.
-_BEFORE: Final = f"(?<![^\\W_{ch.CJK_CLASS}])"
-_AFTER: Final = f"(?![^\\W_{ch.CJK_CLASS}])"
+_LETTER: Final = re.compile(f"[^\\W_{ch.CJK_CLASS}]")
+_LOOSE: Final = re.compile(f"[\\W{ch.CJK_CLASS}]")
 
 
 class LexiconError(ValueError):
@@ -38,24 +37,17 @@ class Lexicon:
     def __init__(self, entries: Mapping[str, str]) -> None:
         if len(entries) > MAX_ENTRIES:
             raise LexiconError(f"{len(entries)} pronunciations: at most {MAX_ENTRIES} are allowed")
-        self._said: dict[str, str] = {}
         for word, said in entries.items():
             _check(word, said)
-            self._said[word.strip()] = said.strip()
-        any_case = [word for word in self._said if word == word.lower()]
-        exact = [word for word in self._said if word != word.lower()]
-        kinds = [
-            *([r"\L<exact>"] if exact else []),
-            *([r"(?i:\L<any_case>)"] if any_case else []),
-        ]
-        self._pattern = regex.compile(
-            rf"(?:(?=[\W{ch.CJK_CLASS}])|{_BEFORE})(?:{'|'.join(kinds)})"
-            rf"(?:(?<=[\W{ch.CJK_CLASS}])|{_AFTER})",
-            ignore_unused=True,
-            cache_pattern=False,
-            exact=exact,
-            any_case=any_case,
-        )
+        self._set({word.strip(): said.strip() for word, said in entries.items()})
+
+    def _set(self, said: dict[str, str]) -> None:
+        self._said = said
+        lengths: dict[str, set[int]] = {}
+        for word in said:
+            lengths.setdefault(word[0], set()).add(len(word))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        """By the first character, the longest first."""
 
     def __len__(self) -> int:
         return len(self._said)
@@ -66,20 +58,48 @@ class Lexicon:
 
     def over(self, base: Lexicon) -> Lexicon:
         """This lexicon with the entries of `base` that it lacks (a session's over the server's)."""
-        return Lexicon({**base._said, **self._said}) if len(base) else self
+        if not len(base):
+            return self
+        both = Lexicon({})
+        both._set({**base._said, **self._said})
+        return both
 
     def edits(self, text: str) -> list[Edit]:
         """The replacements that `text` calls for, in order."""
         if not self._said:
             return []
-        return [
-            Edit(match.start(), match.end(), said)
-            for match in self._pattern.finditer(text)
-            if (said := self._look_up(match.group())) is not None
-        ]
+        lower = "".join(map(_lower, text))
+        edits, at = [], 0
+        while at < len(text):
+            found = self._at(text, lower, at)
+            if found is not None:
+                edits.append(found)
+            at = at + 1 if found is None else found.high
+        return edits
 
-    def _look_up(self, word: str) -> str | None:
-        return self._said.get(word) or self._said.get(word.lower())
+    def _at(self, text: str, lower: str, start: int) -> Edit | None:
+        """The longest word that begins at `start`."""
+        lengths = self._lengths.get(text[start], ())
+        if lower[start] != text[start]:
+            lengths = sorted({*lengths, *self._lengths.get(lower[start], ())}, reverse=True)
+        if not lengths or not (
+            _LOOSE.match(text, start) or not start or not _LETTER.match(text, start - 1)
+        ):
+            return None
+        for length in lengths:
+            end = start + length
+            said = self._said.get(text[start:end]) or self._said.get(lower[start:end])
+            if said is None or end > len(text):
+                continue
+            if _LOOSE.match(text, end - 1) or not _LETTER.match(text, end):
+                return Edit(start, end, said)
+        return None
+
+
+def _lower(char: str) -> str:
+    """In lower case, if that is one character too."""
+    lower = char.lower()
+    return lower if len(lower) == 1 else char
 
 
 def load_lexicon(file: str) -> Lexicon:

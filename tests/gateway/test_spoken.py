@@ -11,6 +11,7 @@ import pytest
 from gateway.cutting import TurnText
 from gateway.spoken import Lexicon, LexiconError, Span, SpokenSettings, load_lexicon, speak
 from gateway.spoken.latex import in_words
+from gateway.spoken.lexicon import MAX_ENTRIES
 
 _CASES = Path(__file__).with_name("spoken_cases.txt")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
@@ -227,6 +228,15 @@ def test_the_session_lexicon_goes_before_the_server_one() -> None:
     settings = SpokenSettings(lexicon=session.over(server))
     assert speak("a1 b2", settings).text == "session both"
     assert session.over(Lexicon({})) is session
+
+
+def test_a_session_may_add_as_many_words_as_the_server_has() -> None:
+    server = Lexicon({f"server{number}": "yes" for number in range(MAX_ENTRIES)})
+    session = Lexicon({f"session{number}": "yes" for number in range(MAX_ENTRIES)})
+    both = session.over(server)
+    assert len(both) == 2 * MAX_ENTRIES
+    settings = SpokenSettings(lexicon=both)
+    assert speak("Server7 and session4999, server", settings).text == "yes and yes, server"
 
 
 def test_the_server_lexicon_is_a_file(tmp_path: Path) -> None:
