@@ -126,8 +126,10 @@ class Connection:
             raw = message.get("text")
             if raw is None:
                 raw = message["bytes"]
-            self.runner.session.receive(self._read(raw), self._clock())
-            self.runner.settle()
+            runner = self.runner
+            runner.session.receive(self._read(raw), self._clock())
+            runner.settle()
+            await runner.read()
             self._messages.add(1, self._clock())
             # Nothing is lost: who sends too fast fills the sockets between.
             wait = self._messages.until(self._messages_at_once, self._clock())

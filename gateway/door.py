@@ -73,7 +73,7 @@ class LocalLink:
         runner = self._live()
         runner.session.receive(orjson.dumps(message).decode(), runner.clock())
         runner.settle()
-        # A long text takes its turns with other tasks.
+        await runner.read()
         await asyncio.sleep(0)
 
     async def receive(self) -> str | bytes:

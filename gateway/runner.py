@@ -88,6 +88,13 @@ class Runner:
         else:
             self._closing = asyncio.create_task(self.close(code))
 
+    async def read(self) -> None:
+        """Let the session read the text that came last, in turns with all other work."""
+        while self.session.unread and not self.over.done():
+            await asyncio.sleep(0)
+            self.session.tick(self.clock())
+            self.settle()
+
     async def turn(self) -> None:
         """Wait until the event loop has time for `take`."""
         await self._slices.turn()

@@ -38,6 +38,8 @@ _HEAD_BUFFER_SAMPLES = SAMPLE_RATE
 _SILENCES = (0.0, CLAUSE_SILENCE_S, WORD_SILENCE_S)
 _TICK_SECONDS = 0.001
 """Times are rounded up to this, so that a deadline always lies in the future."""
+_READ_CHARS = 1000
+"""Text read at once: at most some ten milliseconds, where it is all markup."""
 _DRAINED = Close(1012, "draining")
 _RELEASE_LEAD_SECONDS = 0.5
 """A writer's silence matters once the listener has less than this in hand."""
@@ -80,6 +82,7 @@ class Session:
         self.transcript = Transcript()
         self._resumed: protocol.SessionResumed | None = None
         self._received = 0
+        self._unread: tuple[Turn, str] | None = None
         self._ending: Close | None = None
         self._draining = False
         self._deadline: float | None = self._start_by
@@ -100,6 +103,7 @@ class Session:
     def receive(self, raw: str | bytes, now: float) -> None:
         """One message of the client: text as `str`, binary as `bytes`."""
         self._received += 1
+        self._read_all(now)
         message: protocol.ClientMessage | None = None
         try:
             if isinstance(raw, bytes):
@@ -134,6 +138,7 @@ class Session:
 
         Raises `ProtocolError`; the session stays as it was then.
         """
+        self._read_all(now)
         missing = self._resend.rewind(received)
         turn = self._turns.open
         self._resumed = protocol.SessionResumed(
@@ -193,6 +198,7 @@ class Session:
             self._answers.end(ProtocolError("start_timeout").error)
         if self.intake.paused:
             self._check_flow(now)
+        self._read(now)
         self._schedule(now)
 
     def drain(self, now: float, notice: protocol.ServerDraining) -> None:
@@ -211,6 +217,7 @@ class Session:
 
     def hurry(self, now: float) -> None:
         """The time for draining is up: tell what was not heard, to be sent elsewhere."""
+        self._read_all(now)
         self._cancel([cut for cut in self._turns.all_cuts(now) if cut.turn.backlog], now)
         if self._ending is None:
             self._finish(_DRAINED, now)
@@ -222,6 +229,7 @@ class Session:
         for turn in self._turns.queue:
             self._observer.turn_over("abandoned", turn.number)
         self._turns.queue.clear()
+        self._unread = None
         self._answers.clear()
         self._deadline = None
 
@@ -352,8 +360,26 @@ class Session:
         if turn is None:
             turn = self._open_turn(protocol.TurnCancel() if interrupts else None, now)
         self.intake.took(len(text), now)
-        self._take_in(turn, turn.append(text, now, self._turns.lead(now)), now)
+        self._unread = turn, text
+        self._read(now)
+
+    @property
+    def unread(self) -> bool:
+        """Whether text that was taken waits to be read, by `tick` or before the next message."""
+        return self._unread is not None
+
+    def _read(self, now: float) -> None:
+        """Read a part of the text taken last: all of a long one would keep others waiting."""
+        if self._unread is None:
+            return
+        turn, text = self._unread
+        self._unread = (turn, text[_READ_CHARS:]) if len(text) > _READ_CHARS else None
+        self._take_in(turn, turn.append(text[:_READ_CHARS], now, self._turns.lead(now)), now)
         self._check_flow(now)
+
+    def _read_all(self, now: float) -> None:
+        while self._unread is not None:
+            self._read(now)
 
     def _on_flush(self, message: protocol.TextFlush, now: float) -> None:
         turn = self._turns.open
@@ -439,6 +465,7 @@ class Session:
         self._scheduler.add(pieces)
 
     def _finish(self, close: Close, now: float) -> None:
+        self._read_all(now)
         self._ending = close
         turn = self._turns.open
         if turn is not None:
@@ -456,7 +483,7 @@ class Session:
     def _schedule(self, now: float) -> None:
         """Start the pieces whose time has come; set the time of the next look."""
         lead = self._turns.lead(now)
-        wake = [self._release(now, lead)]
+        wake = [self._release(now, lead) if self._unread is None else now]
         if self._start is None:
             wake.append(self._start_by if self._answers.closing is None else None)
         else:

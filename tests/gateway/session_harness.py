@@ -120,6 +120,8 @@ class Harness:
     start: dict[str, Any] | None = field(default_factory=dict)
     now: float = 1000.0
     levelled: bool = True
+    reads_on: bool = True
+    """Whether a long text is read at once."""
     limits: EngineLimits = LIMITS
     lexicon: Lexicon = field(default_factory=lambda: Lexicon({}))
     make_guard: GuardMaker = lambda _text, _speed: Calm()
@@ -155,11 +157,12 @@ class Harness:
     # -- in --------------------------------------------------------------------------------------
 
     def send(self, type: str, **values: Any) -> None:
-        self.session.receive(json.dumps({"type": type, **values}), self.now)
-        self.settle()
+        self.raw(json.dumps({"type": type, **values}))
 
     def raw(self, message: str | bytes) -> None:
         self.session.receive(message, self.now)
+        while self.reads_on and self.session.unread:
+            self.session.tick(self.now)
         self.settle()
 
     def wait(self, seconds: float) -> None:

@@ -137,6 +137,41 @@ class TestStart:
         assert h.messages("turn.done")[0]["pieces"] == 1
 
 
+def test_a_long_text_is_read_in_parts_and_keeps_its_order() -> None:
+    text = "This is one sentence, and it is not the last of them. " * 60
+    parts = Harness(Settings(pieces_ahead=100), reads_on=False)
+    parts.send("text.append", text=text)
+    begun = len(parts.session._turns.queue[0].pieces)
+    assert 0 < begun < 40
+    assert parts.session.unread
+    assert parts.session.deadline is not None
+    assert parts.session.deadline <= parts.now + 0.001
+    parts.wait(0.0011)
+    assert len(parts.session._turns.queue[0].pieces) > begun
+    # What comes next finds all of it read.
+    parts.send("turn.end")
+    assert not parts.session.unread
+    whole = Harness(Settings(pieces_ahead=100))
+    whole.send("text.append", text=text)
+    whole.send("turn.end")
+    pieces, expected = (each.session._turns.queue[0].pieces for each in (parts, whole))
+    assert [piece.text for piece in pieces] == [piece.text for piece in expected]
+    assert "".join(piece.text for piece in pieces) == text
+
+
+def test_nothing_of_a_long_text_is_lost_when_the_server_drains() -> None:
+    text = "This is one sentence, and it is not the last of them. " * 60
+    h = Harness(Settings(audio_buffer_seconds=1e9), reads_on=False)
+    h.send("text.append", text=text)
+    h.session.drain(h.now, DRAINING)
+    h.settle()
+    h.session.hurry(h.now)
+    h.settle()
+    h.take()
+    [cancelled] = h.messages("turn.cancelled")
+    assert cancelled["spoken"] + cancelled["unspoken"] == text
+
+
 def test_a_new_speaker_waits_until_its_loudness_can_be_told() -> None:
     h = Harness()
     h.send("text.append", text="This is said by one voice.")
