@@ -43,9 +43,9 @@ def speaking() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def scripted() -> Iterator[str]:
-    """The URL of a gateway with the scripted engine; sessions wait a second to be resumed."""
+    """The URL of a gateway with the scripted engine; sessions wait three seconds to be resumed."""
     port = free_port()
-    command = [*SCRIPTED, "--port", str(port), "--resume-seconds", "1"]
+    command = [*SCRIPTED, "--port", str(port), "--resume-seconds", "3"]
     with process(command, "Ctrl-C stops it"):
         yield f"http://127.0.0.1:{port}"
 

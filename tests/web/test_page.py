@@ -288,7 +288,7 @@ def test_what_a_lost_session_did_not_say_can_be_said(page_at: Open, scripted: st
         until(page, "() => voxgate.talk.position()?.sample > 12000")
         proxy.away = True
         proxy.cut()
-        page.wait_for_timeout(1800)
+        page.wait_for_timeout(4200)
         proxy.away = False
         page.locator("#banner-button", has_text="Say the rest").click(timeout=20_000)
         until(page, HEARD)
@@ -297,7 +297,7 @@ def test_what_a_lost_session_did_not_say_can_be_said(page_at: Open, scripted: st
         assert "".join(parts) == "A long tone. And the short rest."
 
 
-def test_a_server_with_keys_asks_for_one(page_at: Open, keyed: tuple[str, str]) -> None:
+def test_a_server_with_keys_asks_for_one(keyed: tuple[str, str], page_at: Open) -> None:
     url, key = keyed
     page = page_at(url, connected=False)
     page.locator("#access[open]").wait_for()

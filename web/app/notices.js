@@ -21,7 +21,7 @@ export class Notices {
       this.state = detail.state;
       this.reason = detail.reason;
       if (detail.state === "connecting" && detail.reason === "") this.ask();
-      at("resumes").textContent = String(talk.session.link?.resumes ?? 0);
+      at("resumes").textContent = String(talk.session.link.resumes);
       this.show();
     });
     talk.addEventListener("error", ({ detail }) => this.error(detail));

@@ -25,13 +25,13 @@ export class Link {
     this.url = streamUrl(base);
     this.start = start;
     this.handlers = handlers;
-    this.state = "closed";
+    this.state = "connecting"; // what is sent before `open` waits too
     this.resumes = 0;
     this.socket = null;
     this.live = false; // whether the server takes messages of the session over this socket
     this.forget();
     this.queued = [];
-    this.wake = () => this.check();
+    this.wake = () => this.returned();
   }
 
   forget() {
@@ -46,7 +46,7 @@ export class Link {
   open() {
     this.attempt = 0;
     this.setState("connecting");
-    this.heartbeat = setInterval(this.wake, HEARTBEAT_MS);
+    this.heartbeat = setInterval(() => this.beat(), HEARTBEAT_MS);
     globalThis.addEventListener?.("online", this.wake);
     globalThis.document?.addEventListener("visibilitychange", this.wake);
     this.connect();
@@ -103,8 +103,9 @@ export class Link {
   async begin() {
     const { socket } = this;
     this.forget();
-    const fields = await this.start();
-    if (socket !== this.socket || socket.readyState !== WebSocket.OPEN) return;
+    const fields = await this.start().catch(() => null);
+    if (!fields) socket.close();
+    if (!fields || socket !== this.socket || socket.readyState !== WebSocket.OPEN) return;
     this.live = true;
     this.write({ ...fields, type: "session.start", resume: true });
   }
@@ -221,19 +222,23 @@ export class Link {
     }
     const [least, most] = this.token ? RESUME_WAIT : START_WAIT;
     const wait = this.retryAfter ?? Math.min(most, least * 2 ** this.attempt);
+    this.told = this.retryAfter != null; // by the server, when to come again
     this.retryAfter = null;
     this.attempt += 1;
     this.retry = setTimeout(() => this.connect(), wait * (0.5 + Math.random() / 2));
   }
 
-  // Runs on a timer, when the network returns and when the page is shown again (after sleep).
-  check() {
-    if (this.retry) {
-      if (navigator.onLine !== false && document.visibilityState === "visible") this.connect();
-    } else if (this.state === "open") {
-      const silent = performance.now() - this.heardAt;
-      if (silent > SILENCE_MS) this.lost(1006, "", this.socket);
-      else if (silent > HEARTBEAT_MS / 2) this.write({ type: "ping", id: PING_ID });
-    }
+  // The network is back, or the page is shown again, maybe after sleep: do not wait any longer.
+  returned() {
+    const shown = globalThis.document?.visibilityState !== "hidden";
+    if (this.retry && shown && globalThis.navigator?.onLine !== false && !this.told) this.connect();
+    else this.beat();
+  }
+
+  beat() {
+    if (this.state !== "open") return;
+    const silent = performance.now() - this.heardAt;
+    if (silent > SILENCE_MS) this.lost(1006, "", this.socket);
+    else if (silent > HEARTBEAT_MS / 2) this.write({ type: "ping", id: PING_ID });
   }
 }

@@ -47,19 +47,20 @@ export class VoiceSession extends EventTarget {
       ["report", () => this.report()],
     ];
     for (const [type, listener] of this.listeners) player.addEventListener(type, listener);
-  }
-
-  /** Choose the format and connect; returns at once after that. */
-  async open() {
-    this.format = this.wanted.format === "auto" ? await chooseFormat() : this.wanted.format;
-    if (this.format === "opus") warmUp();
     this.link = new Link(this.url, () => this.fields(), {
       onState: (state, detail) => this.connection(state, detail),
       onMessage: (message) => this.message(message),
       onPacket: (packet) => this.packet(packet),
       onWire: (direction, message, bytes) => this.tell("wire", { direction, message, bytes }),
     });
-    this.link.open();
+  }
+
+  /** Choose the format and connect; returns at once after that. */
+  async open() {
+    this.format = this.wanted.format === "auto" ? await chooseFormat() : this.wanted.format;
+    if (this.format === "opus") warmUp();
+    // It may have been closed meanwhile.
+    if (this.state === "connecting") this.link.open();
   }
 
   async fields() {
@@ -68,7 +69,7 @@ export class VoiceSession extends EventTarget {
   }
 
   get state() {
-    return this.link?.state ?? "closed";
+    return this.link.state;
   }
 
   /** Change voice, language or speed of later turns; `scope: "piece"` of what is sent next. */
@@ -127,7 +128,7 @@ export class VoiceSession extends EventTarget {
     for (const turn of this.turns) turn.decoder?.close();
     this.silence();
     for (const [type, listener] of this.listeners) this.player.removeEventListener(type, listener);
-    this.link?.close();
+    this.link.close();
   }
 
   // -- what turns send -----------------------------------------------------------------------------
@@ -280,6 +281,7 @@ export class VoiceSession extends EventTarget {
     if (turn.decoder) return turn.decoder;
     playerKeys += 1;
     turn.playerKey = playerKeys;
+    turn.format = this.format;
     turn.decoded = 0;
     const take = (samples) => {
       if (turn.silenced || !samples.length) return;
