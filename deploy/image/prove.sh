@@ -80,7 +80,7 @@ until as_voxgate voxgate probe --ready >/dev/null 2>&1; do
     sleep 1
 done
 say "ready after $((SECONDS - begun)) s"
-as_voxgate voxgate say "This image speaks." -o /tmp/hello.ogg
+as_voxgate voxgate say --url "ws://127.0.0.1:$port" "This image speaks." -o /tmp/hello.ogg
 size=$(stat -c %s "$root/tmp/hello.ogg")
 [ "$size" -gt 2000 ] || { echo "the audio has $size bytes" >&2; exit 1; }
 kill -TERM "$server"
