@@ -68,34 +68,30 @@ def _of_one(function: Callable[[Tensor], Tensor]) -> Operator:
     return lambda node, x: function(x[0])
 
 
-OPS |= {
-    name: _of_two(function)
-    for name, function in {
-        "Add": torch.add,
-        "Sub": torch.sub,
-        "Mul": torch.mul,
-        "Equal": torch.eq,
-        "Greater": torch.gt,
-        "GreaterOrEqual": torch.ge,
-        "Less": torch.lt,
-        "And": torch.logical_and,
-    }.items()
+_TWO: dict[str, Callable[..., Tensor]] = {
+    "Add": torch.add,
+    "Sub": torch.sub,
+    "Mul": torch.mul,
+    "Equal": torch.eq,
+    "Greater": torch.gt,
+    "GreaterOrEqual": torch.ge,
+    "Less": torch.lt,
+    "And": torch.logical_and,
 }
-OPS |= {
-    name: _of_one(function)
-    for name, function in {
-        "Sqrt": torch.sqrt,
-        "Exp": torch.exp,
-        "Sin": torch.sin,
-        "Cos": torch.cos,
-        "Atan": torch.atan,
-        "Tanh": torch.tanh,
-        "Sigmoid": torch.sigmoid,
-        "Floor": torch.floor,
-        "Round": torch.round,
-        "Not": torch.logical_not,
-    }.items()
+_ONE: dict[str, Callable[..., Tensor]] = {
+    "Sqrt": torch.sqrt,
+    "Exp": torch.exp,
+    "Sin": torch.sin,
+    "Cos": torch.cos,
+    "Atan": torch.atan,
+    "Tanh": torch.tanh,
+    "Sigmoid": torch.sigmoid,
+    "Floor": torch.floor,
+    "Round": torch.round,
+    "Not": torch.logical_not,
 }
+OPS |= {name: _of_two(function) for name, function in _TWO.items()}
+OPS |= {name: _of_one(function) for name, function in _ONE.items()}
 
 
 @_operator("Div")
