@@ -255,7 +255,7 @@ def test_a_cut_connection_loses_and_repeats_nothing(page_at: Open, scripted: str
     with cuttable(scripted) as proxy:
         page = page_at(proxy.url)
         page.evaluate(CONTIGUOUS)
-        text = "A long tone. And some more."
+        text = "A long tone. " + "And some more. " * 3
         say(page, text)
         for place in (12_000, 48_000, 84_000):
             until(page, f"() => voxgate.talk.position()?.sample > {place}")
