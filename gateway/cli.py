@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import metadata
 
+from gateway import blas  # noqa: F401  # before anything that imports numpy
 from gateway.commands.console import CommandError, stderr
-
-# Read when numpy is imported. Its products are small here, and a second thread of them would wait
-# for a core that the language model never leaves: the event loop with it.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
     "serve": "start the gateway and its speech engine",
