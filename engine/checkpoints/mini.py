@@ -38,9 +38,9 @@ FORMAT = 1
 MAX_TEXT_CHARS = 400
 MAX_PHONEMES = 300
 """About 15 s of speech, as long as the longest utterance of the training."""
-MAX_CONTEXT = 320
+MAX_CONTEXT = 840
 """Positions of the pieces before, about 12 s of speech and its phonemes."""
-MAX_CONTEXT_PIECES = 1
+MAX_CONTEXT_PIECES = 2
 _EDGES = 6
 """Frames around the phonemes of a piece."""
 _SHORTEST, _LONGEST_SHARE = 0.7, 3
