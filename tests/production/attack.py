@@ -555,7 +555,7 @@ async def told(p: Place) -> tuple[bool, str]:
     )
     bad = [
         word
-        for word in (b"Traceback", b"uvicorn", b"starlette", b"/work/", b"site-packages", b"python")
+        for word in (b"Traceback", b"uvicorn", b"starlette", b"site-packages", b"python")
         if word in found.lower()
     ]
     return not bad, "nothing"
