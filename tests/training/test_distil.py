@@ -92,11 +92,11 @@ def test_fewer_heads_learn_what_the_voice_would_say(tmp_path: Path, voiced: Voic
     reference, _ = known["heart", "en"]
     spoken = [replace(reference, text_id=f"t{n}") for n in range(3)]
     settings = Settings(
-        positions=512, longest=512, dropout=0.0, noise=0.0, warm_up=1, kv_heads=2, rate=1e-3
+        positions=512, longest=512, dropout=0.0, noise=0.0, warm_up=1, kv_heads=1, rate=1e-3
     )
     device = torch.device("cpu")
     trainer = Trainer(spoken, tmp_path, VOICE, settings, device, references=known, teacher=teacher)
-    assert trainer.model.layers[0].self_attn.k_proj.weight.shape == (128, 512)  # type: ignore[union-attr]
+    assert trainer.model.layers[0].self_attn.k_proj.weight.shape == (64, 512)  # type: ignore[union-attr]
     batch = Batch(*next(iter(trainer.sequences)))
     apart = [float(trainer.train_step(batch, 0.0).mean()) for _ in range(4)]
     assert apart[-1] < apart[0]
