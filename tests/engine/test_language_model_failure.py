@@ -52,6 +52,7 @@ def settings(model_dir: Path) -> LanguageModelSettings:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lm(random_model_dir: Path) -> AsyncIterator[LanguageModel]:
+    OTHERS.update(engine_processes())
     lm = LanguageModel(settings(random_model_dir))
     await lm.start()
     yield lm
@@ -62,8 +63,13 @@ async def collect(lm: LanguageModel, prompt: list[int], sampling: CodeSampling) 
     return np.concatenate([batch.codes async for batch in lm.generate(prompt, sampling)])
 
 
+OTHERS: set[psutil.Process] = set()
+"""Engines that belong to tests elsewhere."""
+
+
 def engine_processes() -> list[psutil.Process]:
-    return [p for p in psutil.Process().children(recursive=True) if "EngineCore" in p.name()]
+    own = set(psutil.Process().children(recursive=True)) - OTHERS
+    return [process for process in own if "EngineCore" in process.name()]
 
 
 def shared_memory() -> list[str]:
