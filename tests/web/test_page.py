@@ -281,6 +281,18 @@ def test_text_typed_without_a_connection_is_said_once(page_at: Open, scripted: s
         assert page.text_content(".heard") == "One short. Two short."
 
 
+def test_an_answer_that_breaks_off_is_asked_for_again(page_at: Open, scripted: str) -> None:
+    with cuttable(scripted) as proxy:
+        proxy.breaks_at = b'"voice_id"'
+        page = page_at(proxy.url)
+        until(
+            page,
+            "() => [...document.querySelectorAll('.voice small')].some((each) => each.textContent)",
+            seconds=10,
+        )
+        assert proxy.breaks_at is None
+
+
 def test_what_a_lost_session_did_not_say_can_be_said(page_at: Open, scripted: str) -> None:
     with cuttable(scripted) as proxy:
         page = page_at(proxy.url)

@@ -44,15 +44,15 @@ export class Setup {
         talk.reopen();
       });
     }
-    talk.addEventListener("state", ({ detail: { started } }) => {
-      if (!started) return;
+    talk.addEventListener("state", ({ detail: { state, started } }) => {
+      if (state !== "open" || !started) return;
       at("speed").min = Math.max(0.5, started.limits.min_speed);
       at("speed").max = Math.min(2, started.limits.max_speed);
       const voices = ["default", ...started.voices.filter((voice) => voice !== "default")];
-      if (voices.join() === this.voices.join()) return;
+      const known = voices.join() === this.voices.join();
       this.voices = voices;
-      this.fill();
-      this.ask();
+      if (!known) this.fill();
+      if (!known || !this.about.size) this.ask();
     });
     talk.addEventListener("error", ({ detail }) => {
       // A voice that was remembered and is not there any more must not lock the page out.
@@ -126,9 +126,15 @@ export class Setup {
   async ask() {
     const key = accessKey();
     const headers = key ? { authorization: `Bearer ${key}` } : {};
-    const answer = await fetch("v1/voices", { headers }).catch(() => null);
-    if (!answer?.ok) return;
-    for (const voice of (await answer.json()).voices) {
+    let told;
+    try {
+      const answer = await fetch("v1/voices", { headers });
+      if (!answer.ok) return;
+      told = await answer.json();
+    } catch {
+      return; // The connection went away: it is asked again once it is back.
+    }
+    for (const voice of told.voices) {
       const languages = voice.verified_languages.map(({ language }) => language);
       this.about.set(voice.voice_id, { languages, description: voice.description });
     }
