@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -92,11 +91,10 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m bench.capacity", description=(__doc__ or "").splitlines()[0]
     )
     load.add_arguments(arguments)
-    arguments.set_defaults(think=0.0)
+    arguments.set_defaults(think=0.0, barge_in=0.0, slow_readers=0.0)
     arguments.add_argument("--start", type=int, default=8, help="streams of the first window")
     arguments.add_argument("--step", type=int, default=4)
     arguments.add_argument("--limit", type=int, default=64)
-    arguments.add_argument("--plot", type=Path, help="PNG or SVG of what was found")
     return arguments
 
 
@@ -112,10 +110,11 @@ def main() -> int:
         return 130
     print(f"largest number of gapless streams: {result['largest_gapless']}")
     load.write_json(result, options.json)
-    if options.plot is not None:
+    if options.plot:
         from bench.plots import plot_capacity
 
-        plot_capacity(result, options.plot)
+        for path in options.plot:
+            plot_capacity(result, path)
     return 0
 
 

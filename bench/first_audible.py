@@ -71,7 +71,7 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         "unheard": sum(not turn.heard for turn in everything),
         **latencies(everything),
         "by_language": {tongue: latencies(turns[tongue]) for tongue in languages},
-        "prefix_cache": (after - before).as_dict() if before and after else None,
+        "prefix_cache": (after - before).prefix_cache() if before and after else None,
         "settings": load.settings_of(options),
     }
 

@@ -4,8 +4,9 @@
     python -m bench.load --streams 12 --seconds 60 --json result.json
 
 Users arrive at random, send text at once or as a language model writes it, play what comes in real
-time behind a 100 ms jitter buffer, think, and go on, until the window ends. Without `--url` it
-starts a gateway of its own and can then also say what CPU and memory that took.
+time behind a 100 ms jitter buffer, now and then speak over it, think, and go on, until the window
+ends; some read no faster than they must. Without `--url` it starts a gateway of its own and can
+then also say what CPU, memory and GPU that took.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from bench.texts import sentences
 from bench.user import Habits, User
 from bench.window import result_of, run_window
 
+_SLOW = 1.25
+"""Times real time at which a slow reader takes packets: as fast as it must, and hardly faster."""
+_LONGEST_SECONDS, _MOST_STREAMS = 3600.0, 10_000
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
 """Names of variables whose values have no place in a report."""
 
@@ -83,12 +87,13 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
                 pid=pid,
                 progress=progress,
             )
-    return {**result_of(window), **about, "settings": settings_of(options)}
+    return {**result_of(window, options.price), **about, "settings": settings_of(options)}
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """How a run was made, for its report."""
     names = ("pace", "tokens_per_second", "think", "sentences", "voice", "language", "serve")
+    names += ("barge_in", "slow_readers", "price")
     return {
         "own_gateway": options.url is None,
         "jitter_ms": JITTER_SECONDS * 1000,
@@ -111,11 +116,17 @@ def ramp_of(options: argparse.Namespace) -> float:
 def habits_of(options: argparse.Namespace, url: str) -> list[Habits]:
     """One per user: with `--pace mixed` every other one gets the text token by token."""
     whole = Habits(
-        url, options.voice, think_seconds=options.think, turn_sentences=options.sentences
+        url,
+        options.voice,
+        think_seconds=options.think,
+        turn_sentences=options.sentences,
+        barge_in_share=options.barge_in,
     )
     written = replace(whole, tokens_per_second=options.tokens_per_second)
     kinds = {"whole": [whole], "tokens": [written], "mixed": [written, whole]}[options.pace]
-    return list(itertools.islice(itertools.cycle(kinds), options.streams))
+    habits = list(itertools.islice(itertools.cycle(kinds), options.streams))
+    slow = round(options.slow_readers * options.streams)
+    return [replace(each, reads_at=_SLOW) for each in habits[:slow]] + habits[slow:]
 
 
 async def warm_up(url: str, options: argparse.Namespace) -> None:
@@ -153,6 +164,24 @@ def table(result: dict[str, Any]) -> Table:
     shown.add_row("this load generator: cores", f"{result['load_generator_cpu_cores']:g}")
     if result["prefix_cache"] is not None and result["prefix_cache"]["hit_rate"] is not None:
         shown.add_row("prefix-cache hits", f"{result['prefix_cache']['hit_rate']:.1%}")
+    if result["frames_per_second"] is not None:
+        shown.add_row("frames a second", f"{result['frames_per_second']:g}")
+    if result["cancel_ms"]["count"]:
+        values = result["cancel_ms"]
+        text = " / ".join(_short(values[part]) for part in ("p50", "p95", "p99"))
+        shown.add_row("cancel to silence p50 / p95 / p99", f"{text} ms")
+        freed = result["slots_freed"]
+        if freed is not None and freed["count"]:
+            text = f"{_short(freed['mean_ms'])} ms, {_short(freed['mean_steps'])} steps"
+            shown.add_row("cancel to free slot, mean", text)
+    if result["gpu"] is not None:
+        used = result["gpu"]
+        shown.add_row("GPU", f"{used['memory_gib']:g} GiB, {used['utilisation_percent']:g}% busy")
+    if result["cost_per_speech_hour"] is not None:
+        shown.add_row("cost of an hour of speech", f"{result['cost_per_speech_hour']:.4g}")
+    elif result["machine_hours_per_speech_hour"] is not None:
+        hours = result["machine_hours_per_speech_hour"]
+        shown.add_row("machine hours an hour of speech", f"{hours:.4g}")
     for code, count in result["errors"].items():
         shown.add_row(f"error {code}", str(count))
     return shown
@@ -167,14 +196,19 @@ def _short(value: float | None) -> str:
 def add_arguments(arguments: argparse.ArgumentParser) -> None:
     """The options of `voxgate bench`."""
     add = arguments.add_argument
-    add("--streams", type=_positive(int), default=12, help="users at once")
-    add("--seconds", type=_positive(float), default=60.0, help="length of the window")
+    streams, seconds = _positive(int, _MOST_STREAMS), _positive(float, _LONGEST_SECONDS)
+    add("--streams", type=streams, default=12, help="users at once")
+    add("--seconds", type=seconds, default=60.0, help="length of the window")
     add("--url", help="a running gateway; otherwise one is started")
     add("--json", type=Path, help="write the result here")
     add("--pace", choices=["whole", "tokens", "mixed"], default="mixed", help="how text is sent")
     add("--tokens-per-second", type=_positive(float), default=30.0, help="of the language model")
     add("--think", type=float, default=1.0, help="mean seconds between two turns of a user")
     add("--sentences", type=_positive(int), default=3, help="of a turn, at most")
+    add("--barge-in", type=_share, default=0.1, help="share of the turns that are interrupted")
+    add("--slow-readers", type=_share, default=0.1, help="share of users who read just in time")
+    add("--price", type=_positive(float), help="of an hour of this machine, for cost of speech")
+    add("--plot", type=Path, action="append", default=[], help="PNG or SVG; may be given twice")
     add("--ramp", type=float, help="seconds within which all arrive (a quarter, at most 10)")
     add("--voice", default="default")
     add("--language", choices=["en", "zh", "both"], default="both")
@@ -188,14 +222,22 @@ def add_arguments(arguments: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="no progress bar")
 
 
-def _positive(kind: type[int] | type[float]) -> Any:
+def _positive(kind: type[int] | type[float], most: float = float("inf")) -> Any:
     def parse(text: str) -> float:
         value = kind(text)
-        if value <= 0:
-            raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        if not 0 < value <= most:
+            bound = "" if most == float("inf") else f" and at most {most:g}"
+            raise argparse.ArgumentTypeError(f"{text} is not above zero{bound}")
         return value
 
     return parse
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share: it lies between 0 and 1")
+    return value
 
 
 def main(options: argparse.Namespace | None = None) -> int:
@@ -215,6 +257,11 @@ def main(options: argparse.Namespace | None = None) -> int:
         return 130
     console.print(table(result))
     write_json(result, options.json)
+    if options.plot:
+        from bench.plots import plot_load
+
+        for path in options.plot:
+            plot_load(result, path)
     return 0
 
 

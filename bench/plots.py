@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,39 @@ def plot_capacity(result: dict[str, Any], path: Path) -> None:
     for axes in (shares, firsts):
         axes.grid(alpha=0.3)
     _save(figure, path)
+
+
+def plot_load(result: dict[str, Any], path: Path) -> None:
+    """Latencies, and playback over time, of a `bench.load` result."""
+    figure, (latencies, timeline) = _figure(2)
+    names = [
+        name for name in ("first_packet_ms", "first_audible_ms", "cancel_ms") if name in result
+    ]
+    width = 0.25
+    for place, part in enumerate(("p50", "p95", "p99")):
+        values = [result[name][part] or 0.0 for name in names]
+        positions = [index + (place - 1) * width for index in range(len(names))]
+        latencies.bar(
+            positions, values, width * 0.9, label=part, color=_OURS, alpha=1 - place * 0.3
+        )
+    labels = [name.removesuffix("_ms").replace("_", " ") for name in names]
+    latencies.set_xticks(range(len(names)), labels)
+    latencies.set(title="ms", yscale="log")
+    latencies.legend()
+    seconds = [look["s"] for look in result["timeline"]]
+    timeline.plot(seconds, [look["playing"] for look in result["timeline"]], color=_OURS)
+    timeline.set(xlabel="s", title=f"{result['streams']} users: playing, and least lead in s")
+    leads = [(look["s"], look["least_lead_s"]) for look in result["timeline"]]
+    known = [(at, lead) for at, lead in leads if lead is not None]
+    timeline.plot([at for at, _ in known], [lead for _, lead in known], color=_THEIRS)
+    for axes in (latencies, timeline):
+        axes.grid(alpha=0.3)
+    _save(figure, path)
+
+
+PLOTS: dict[str, Callable[[dict[str, Any], Path], None]] = {
+    "gpu": plot_gpu,
+    "capacity": plot_capacity,
+    "load": plot_load,
+}
+"""By the `kind` a result carries."""

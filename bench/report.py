@@ -70,7 +70,7 @@ def plot(result: Result, stem: Path) -> list[Path]:
     """Write the plots of a result next to it; which were written."""
     from bench import plots
 
-    draw = {"gpu": plots.plot_gpu, "capacity": plots.plot_capacity}.get(result.get("kind", ""))
+    draw = plots.PLOTS.get(result.get("kind", ""))
     if draw is None:
         return []
     written = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]

@@ -10,7 +10,24 @@ Result = dict[str, Any]
 
 def load(result: Result) -> str:
     """A `bench.load` result."""
-    return _streams_table([result])
+    lines = [
+        _streams_table([result]),
+        "",
+        "| cancel to silence p50 / p99, ms | cancel to free slot, ms | lead p50, s | frames/s"
+        " | CPU of a stream, % | memory, MiB | machine hours an hour of speech |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    cpu = result["cpu_seconds_per_audio_second"]
+    cells = [
+        _parts(result.get("cancel_ms"), "p50", "p99"),
+        _number((result.get("slots_freed") or {}).get("mean_ms")),
+        _parts(result["lead_s"], "p50"),
+        _number(result.get("frames_per_second")),
+        _number(None if cpu is None else 100 * cpu),
+        _number(result["gateway_memory_mib"]),
+        _number(result.get("machine_hours_per_speech_hour")),
+    ]
+    return "\n".join([*lines, "| " + " | ".join(cells) + " |"])
 
 
 def capacity(result: Result) -> str:

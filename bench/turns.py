@@ -21,12 +21,14 @@ class Turn:
     done: bool = False
     """The server has sent all of it."""
     closed: bool = False
-    """The window is over: audio still answers, but plays no more."""
+    """The window is over, or the user spoke over it: audio still answers, but plays no more."""
     _sent: list[tuple[int, float]] = field(default_factory=list)
     _characters: int = 0
     _cut_at: float | None = None
     _first_at: float | None = None
     _audible_at: float | None = None
+    _interrupted_at: float | None = None
+    _cancelled_at: float | None = None
 
     def send(self, now: float, text: str) -> None:
         """`text` is about to be sent."""
@@ -47,6 +49,36 @@ class Turn:
                 self._first_at = now
             if self.onset.push(payload, samples):
                 self._audible_at = now
+
+    def interrupt(self, now: float) -> None:
+        """The user speaks over it: a cancel is about to be sent, and what is in hand is dropped."""
+        self._interrupted_at = now
+        if not self.closed:
+            self.player.stop(now, complete=self.done)
+            self.player.runs_dry_at = min(now, self.player.runs_dry_at)
+            self.closed = True
+
+    def cancelled(self, now: float) -> None:
+        """The server said that the turn is cancelled."""
+        self._cancelled_at = now
+        self.done = True
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user spoke over it."""
+        return self._interrupted_at is not None
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether the server confirmed that it stopped."""
+        return self._cancelled_at is not None
+
+    @property
+    def cancel(self) -> float | None:
+        """Seconds from the user's cancel to the server's word that nothing more comes."""
+        if self._interrupted_at is None or self._cancelled_at is None:
+            return None
+        return self._cancelled_at - self._interrupted_at
 
     def close(self, now: float) -> None:
         """The window ends at `now`, in the middle of this turn or after it."""

@@ -10,11 +10,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from bench.arrivals import token_times
-from bench.audible import OnsetFinder
+from bench.audible import SAMPLE_RATE, OnsetFinder
 from bench.texts import tokens
 from bench.turns import Turn
 from gateway.client import Audio, GatewayError, VoiceClient
-from gateway.protocol import Caption, Error, TurnDone
+from gateway.protocol import Caption, Error, TurnCancelled, TurnDone
+
+_INTERRUPTS_AFTER = (0.3, 3.0)
+"""Seconds of a turn that are heard before somebody speaks over it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Habits:
     `tokens_per_second` None sends whole turns at once; else the text comes as a language model
     writes it. `think_seconds` is the mean of the exponential pause between turns. A turn has one to
     `turn_sentences` sentences. `turns`: leave after so many; None stays until the window ends.
+    `barge_in_share` of the turns are interrupted. `reads_at`: packets are taken so many times
+    faster than they play; None takes them as they come.
     """
 
     url: str
@@ -32,6 +37,8 @@ class Habits:
     think_seconds: float = 1.0
     turn_sentences: int = 3
     turns: int | None = None
+    barge_in_share: float = 0.0
+    reads_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -70,20 +77,54 @@ class User:
             self.retry_after_ms = failure.retry_after_ms
 
     async def _hear(self, client: VoiceClient, turn: Turn) -> None:
-        async with aclosing(client.speak(self._write(turn))) as events:
-            async for event in events:
-                if isinstance(event, Audio):
-                    turn.audio(event.at, event.samples, event.payload)
-                    if event.at <= self.ends_at:
-                        self.samples += event.samples
-                    elif turn.heard:
-                        return
-                elif isinstance(event, Caption):
-                    turn.caption(event.end)
-                elif isinstance(event, TurnDone):
-                    turn.done = True
-                elif isinstance(event, Error):
-                    self.errors.append(event.code)
+        interrupts_after: float | None = None
+        if self.rng.random() < self.habits.barge_in_share:
+            interrupts_after = self.rng.uniform(*_INTERRUPTS_AFTER)
+        barging_in: asyncio.Task[None] | None = None
+        try:
+            async with aclosing(client.speak(self._write(turn))) as events:
+                async for event in events:
+                    if isinstance(event, Audio):
+                        turn.audio(event.at, event.samples, event.payload)
+                        if event.at <= self.ends_at:
+                            self.samples += event.samples
+                        elif turn.heard:
+                            return
+                        if interrupts_after is not None and barging_in is None:
+                            barging_in = asyncio.create_task(
+                                self._barge_in(client, turn, interrupts_after)
+                            )
+                        if self.habits.reads_at is not None:
+                            await asyncio.sleep(event.samples / SAMPLE_RATE / self.habits.reads_at)
+                    elif isinstance(event, Caption):
+                        turn.caption(event.end)
+                    elif isinstance(event, TurnDone):
+                        turn.done = True
+                    elif isinstance(event, TurnCancelled):
+                        turn.cancelled(time.perf_counter())
+                    elif isinstance(event, Error):
+                        self.errors.append(event.code)
+            if barging_in is not None and not turn.was_cancelled:
+                # All of it has come and much is not heard yet: the server still takes it back.
+                await barging_in
+                if turn.interrupted:
+                    while not isinstance(await client.receive(), TurnCancelled | Error):
+                        pass
+                    turn.cancelled(time.perf_counter())
+        finally:
+            if barging_in is not None:
+                barging_in.cancel()
+
+    async def _barge_in(self, client: VoiceClient, turn: Turn, after: float) -> None:
+        """Cancel once `after` seconds were heard, unless the turn ends before that."""
+        started = turn.player.started
+        assert started is not None
+        await asyncio.sleep(max(0.0, started + after - time.perf_counter()))
+        now = time.perf_counter()
+        if turn.done and now >= turn.player.runs_dry_at:
+            return
+        turn.interrupt(now)
+        await client.cancel(played_ms=1000 * max(0.0, now - started))
 
     async def _write(self, turn: Turn) -> AsyncIterator[str]:
         text = next(self.texts)

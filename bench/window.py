@@ -8,14 +8,16 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from rich.progress import Progress
 
 from bench import machine
 from bench.arrivals import poisson_starts
+from bench.gpu_sampling import GpuSampler
 from bench.player import SAMPLE_RATE
-from bench.scrape import PrefixCache, scrape
+from bench.scrape import Counters, scrape
 from bench.stats import rounded, summary
 from bench.texts import sentences
 from bench.user import Habits, User
@@ -33,10 +35,13 @@ class Window:
         self.users: list[User] = []
         self.leads: list[float] = []
         self.playing: list[int] = []
+        self.timeline: list[dict[str, float | None]] = []
+        """Every look: seconds, users playing, and the least lead among them."""
         self.own_cpu_seconds = 0.0
         self.gateway_cpu_seconds: float | None = None
         self.gateway_memory_bytes: int | None = None
-        self.prefix: PrefixCache | None = None
+        self.counters: Counters | None = None
+        self.gpu: dict[str, float] | None = None
 
 
 async def run_window(
@@ -67,7 +72,11 @@ async def run_window(
         for user, start in zip(window.users, starts, strict=True)
     ]
     try:
-        await _watch(window, tasks, began, progress)
+        # Of this machine: a gateway elsewhere has its GPU elsewhere too.
+        with GpuSampler() if pid is not None else nullcontext() as sampler:
+            await _watch(window, tasks, began, progress)
+        if sampler is not None:
+            window.gpu = sampler.between(began, time.perf_counter())
         window.own_cpu_seconds = time.process_time() - own
         if pid is not None and used is not None:
             now = machine.usage(pid)
@@ -75,7 +84,7 @@ async def run_window(
             window.gateway_memory_bytes = now.memory_bytes
         after = await scrape(url)
         if before is not None and after is not None:
-            window.prefix = after - before
+            window.counters = after - before
         for user, task in zip(window.users, tasks, strict=True):
             if user.close_window(began + seconds):
                 task.cancel()
@@ -101,15 +110,23 @@ async def _watch(
             window.seconds = min(window.seconds, passed)
             return
         window.playing.append(sum(user.playing for user in window.users))
-        window.leads += [lead for user in window.users if (lead := user.lead) is not None]
+        leads = [lead for user in window.users if (lead := user.lead) is not None]
+        window.leads += leads
+        window.timeline.append(
+            {
+                "s": rounded(passed),
+                "playing": window.playing[-1],
+                "least_lead_s": rounded(min(leads)) if leads else None,
+            }
+        )
         if progress is not None and bar is not None:
             dry = sum(any(turn.player.gaps for turn in user.turns) for user in window.users)
             what = f"{window.playing[-1]} of {len(window.users)} listening, {dry} ran dry"
             progress.update(bar, completed=passed, description=what)
 
 
-def result_of(window: Window) -> dict[str, Any]:
-    """The numbers of one window, as they go into the JSON report."""
+def result_of(window: Window, price: float | None = None) -> dict[str, Any]:
+    """The numbers of one window, as they go into the JSON report. `price`: of a machine hour."""
     users = window.users
     turns = [turn for user in users for turn in user.turns]
     audio = sum(user.samples for user in users) / SAMPLE_RATE
@@ -117,6 +134,8 @@ def result_of(window: Window) -> dict[str, Any]:
     errors = Counter(code for user in users for code in user.errors)
     cpu, own = window.gateway_cpu_seconds, window.own_cpu_seconds
     memory = window.gateway_memory_bytes
+    counters = window.counters
+    speed = audio / window.seconds
     return {
         "streams": len(users),
         "first_packet_ms": _latencies([turn.first_packet for turn in turns]),
@@ -133,14 +152,25 @@ def result_of(window: Window) -> dict[str, Any]:
         "errors": dict(errors),
         "lead_s": summary(window.leads),
         "playing_at_once": summary(window.playing),
+        "timeline": window.timeline,
         "seconds": rounded(window.seconds),
         "audio_seconds": rounded(audio),
-        "audio_seconds_per_second": rounded(audio / window.seconds),
+        "audio_seconds_per_second": rounded(speed),
+        "frames_per_second": rounded(counters.frames / window.seconds) if counters else None,
+        "frames_per_step": (
+            rounded(counters.frames / counters.steps) if counters and counters.steps else None
+        ),
+        "cancel_ms": _latencies([turn.cancel for turn in turns]),
+        "slots_freed": counters.slots_freed() if counters is not None else None,
+        "machine_hours_per_speech_hour": rounded(1 / speed) if speed else None,
+        "cost_per_speech_hour": rounded(price / speed) if speed and price is not None else None,
         "cpu_seconds_per_audio_second": rounded(cpu / audio) if cpu and audio else None,
         "gateway_cpu_cores": rounded(cpu / window.seconds) if cpu else None,
         "gateway_memory_mib": rounded(memory / 2**20) if memory else None,
         "load_generator_cpu_cores": rounded(own / window.seconds),
-        "prefix_cache": window.prefix.as_dict() if window.prefix is not None else None,
+        "prefix_cache": counters.prefix_cache() if counters is not None else None,
+        "preemptions": counters.preemptions if counters is not None else None,
+        "gpu": window.gpu,
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from bench import machine, report
 from bench.audible import OnsetFinder
 from bench.reference import rows
-from bench.scrape import PrefixCache
+from bench.scrape import Counters
 from bench.turns import Turn
 from bench.user import Habits, User
 from bench.window import Window, result_of
@@ -20,7 +20,7 @@ def load_result(streams: int, dry: int) -> dict[str, Any]:
     """The result of a window in which `dry` of `streams` users heard a gap."""
     window = Window(10.0)
     window.gateway_cpu_seconds, window.gateway_memory_bytes = 12.0, 2**30
-    window.prefix = PrefixCache(1000, 800)
+    window.counters = Counters(1000, 800, frames=300, steps=100)
     for number in range(streams):
         user = User(Habits("ws://x"), iter(()), random.Random(0), 10.0)
         turn = Turn(OnsetFinder())
@@ -30,7 +30,7 @@ def load_result(streams: int, dry: int) -> dict[str, Any]:
         user.turns.append(turn)
         user.samples = 24_000
         window.users.append(user)
-    return {**machine.about("load"), **result_of(window)}
+    return {**machine.about("load"), **result_of(window, price=2.0)}
 
 
 def test_a_window_becomes_the_promised_numbers() -> None:
@@ -43,6 +43,10 @@ def test_a_window_becomes_the_promised_numbers() -> None:
     assert result["audio_seconds_per_second"] == 0.4
     assert result["cpu_seconds_per_audio_second"] == 3
     assert result["prefix_cache"]["hit_rate"] == 0.8
+    assert result["frames_per_second"] == 30
+    assert result["frames_per_step"] == 3
+    assert result["machine_hours_per_speech_hour"] == 2.5
+    assert result["cost_per_speech_hour"] == 5
     assert result["machine"]["cores"] >= 1
     json.dumps(result)
 
@@ -167,7 +171,7 @@ def test_command_updates_documents_and_draws_plots(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == DOCUMENT
     assert report.main(["--root", str(tmp_path)]) == 0
     assert report.main(["--check", "--root", str(tmp_path)]) == 0
-    for name in ("gpu.png", "gpu.svg", "capacity.png", "capacity.svg"):
+    for name in ("gpu.png", "gpu.svg", "capacity.png", "capacity.svg", "load.png", "load.svg"):
         assert (folder / name).stat().st_size > 1000
 
 

@@ -18,7 +18,17 @@ def test_load_generator_with_a_gateway_of_its_own(tmp_path: Path) -> None:
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     target = tmp_path / "result.json"
     options = Namespace(
-        streams=2, seconds=8.0, url=None, json=str(target), serve=["--eager"], quiet=True, ramp=0.5
+        streams=2,
+        seconds=8.0,
+        url=None,
+        json=str(target),
+        serve=["--eager"],
+        quiet=True,
+        ramp=0.5,
+        think=0.0,
+        barge_in=1.0,
+        slow_readers=0.5,
+        plot=[tmp_path / "load.svg"],
     )
     assert load.main(options) == 0
     result = json.loads(target.read_text())
@@ -29,6 +39,11 @@ def test_load_generator_with_a_gateway_of_its_own(tmp_path: Path) -> None:
         assert 0 < result[name]["p50"] <= result[name]["p95"] <= result[name]["p99"]
     assert result["audio_seconds_per_second"] > 0
     assert result["cpu_seconds_per_audio_second"] > 0
+    assert result["cancel_ms"]["count"] > 0
+    assert result["slots_freed"]["count"] >= 0
+    assert result["frames_per_second"] > 0
+    assert result["timeline"]
+    assert (tmp_path / "load.svg").stat().st_size > 1000
     assert result["machine"]["cpu"]
     left = {process.pid for process in psutil.Process().children(recursive=True)} - before
     assert not {

@@ -2,23 +2,31 @@ from __future__ import annotations
 
 import pytest
 
-from bench.scrape import PrefixCache, metrics_url, read_metrics
-from engine.api import EngineStats
+from bench.scrape import Counters, metrics_url, read_metrics
+from engine.api import EngineStats, Spread
 from gateway.metrics import Metrics
 
 
 def test_reads_what_the_gateway_shows() -> None:
     metrics = Metrics()
-    metrics.watch(lambda: EngineStats(state="ready"))
+    spread = Spread(bounds=(1.0, 2.0), counts=(2, 1, 0), total=4.0)
+    stats = EngineStats(
+        state="ready", frames=900, steps=300, cancel_steps=spread, cancel_seconds=spread
+    )
+    metrics.watch(lambda: stats)
     metrics.prompt(200, 150)
     metrics.prompt(100, 75)
-    assert read_metrics(metrics.render().decode()) == PrefixCache(300, 225)
+    seen = read_metrics(metrics.render().decode())
+    assert (seen.prompt_tokens, seen.cached_tokens) == (300, 225)
+    assert (seen.frames, seen.steps) == (900, 300)
+    assert seen.slots_freed() == {"count": 3, "mean_ms": 1333, "mean_steps": 1.333}
 
 
-def test_rate_of_a_window_and_of_nothing() -> None:
-    window = PrefixCache(500, 350) - PrefixCache(100, 50)
-    assert window.as_dict() == {"prompt_tokens": 400, "cached_tokens": 300, "hit_rate": 0.75}
-    assert read_metrics("").as_dict()["hit_rate"] is None
+def test_rates_of_a_window_and_of_nothing() -> None:
+    window = Counters(500, 350) - Counters(100, 50)
+    assert window.prefix_cache() == {"prompt_tokens": 400, "cached_tokens": 300, "hit_rate": 0.75}
+    assert read_metrics("").prefix_cache()["hit_rate"] is None
+    assert read_metrics("").slots_freed()["mean_ms"] is None
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,21 @@ def test_a_turn_cut_off_by_the_window_while_dry_ran_dry(packets: list[bytes]) ->
     turn.close(5.0)
     turn.close(9.0)
     assert turn.player.gaps == pytest.approx([5.0 - 1.12])
+
+
+def test_a_turn_that_is_spoken_over_stops_playing_and_times_the_cancel(
+    packets: list[bytes],
+) -> None:
+    turn = Turn(OnsetFinder())
+    turn.send(1.0, "Hi.")
+    for index, packet in enumerate(packets):
+        turn.audio(1.05 + index * 0.001, FRAME, packet)
+    turn.interrupt(1.2)
+    turn.audio(9.0, FRAME, packets[-1])
+    assert turn.cancel is None
+    turn.cancelled(1.23)
+    assert turn.cancel == pytest.approx(0.03)
+    turn.close(10.0)
+    assert turn.done
+    assert turn.player.gapless
+    assert turn.player.runs_dry_at <= 1.2
