@@ -442,6 +442,8 @@ def serve(
             # of everybody's time.
             gc.collect()
             gc.freeze()
+            # Or the next full collection waits until a quarter of all that has come anew.
+            gc.collect()
             if on_ready is not None:
                 on_ready(url)
 

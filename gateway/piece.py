@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -41,7 +42,8 @@ class Piece:
     """One piece of text on its way. `key` orders all pieces of a session."""
 
     key: int
-    turn: Turn
+    of: weakref.ref[Turn]
+    """Weak: a turn that is over goes at once, not when the collector comes by."""
     index: int
     text: str
     start: int
@@ -70,6 +72,13 @@ class Piece:
     """Words whose times the engine told so far, on the piece's own clock."""
     origin: int = 0
     """Where the piece's first sample lies or, left out as silence, would lie."""
+
+    @property
+    def turn(self) -> Turn:
+        """The turn it is of; there is one as long as anything can happen to the piece."""
+        turn = self.of()
+        assert turn is not None
+        return turn
 
     @property
     def spoken(self) -> str:

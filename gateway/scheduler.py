@@ -50,6 +50,7 @@ class Scheduler:
         del self._running[piece.key]
         piece.state = State.DONE
         piece.context = context
+        piece.turn.settled(piece)
 
     def failed(self, piece: Piece, error: SpeechError, now: float) -> bool:
         """The engine gave up on a piece; returns whether it will be tried again.
@@ -60,6 +61,7 @@ class Scheduler:
         if not self._may_retry(piece, error, now) or not piece.turn.drop(piece):
             piece.state = State.FAILED
             piece.error = error
+            piece.turn.settled(piece)
             return False
         piece.not_before = now + _FIRST_RETRY_SECONDS * 2**piece.attempts
         piece.attempts += 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from engine.api import SAMPLE_RATE, AudioChunk, SpeechError
 from gateway import protocol
@@ -86,17 +87,6 @@ class Session:
         self._ending: Close | None = None
         self._draining = False
         self._deadline: float | None = self._start_by
-        self._handlers: dict[type, Callable[..., None]] = {
-            protocol.SessionUpdate: self._on_update,
-            protocol.TextAppend: self._on_append,
-            protocol.TextFlush: self._on_flush,
-            protocol.TurnStart: self._on_turn_start,
-            protocol.TurnEnd: self._on_turn_end,
-            protocol.TurnCancel: self._on_cancel,
-            protocol.Playback: self._on_playback,
-            protocol.SessionEnd: self._on_end,
-            protocol.Ping: self._on_ping,
-        }
 
     # -- events in -------------------------------------------------------------------------------
 
@@ -118,7 +108,7 @@ class Session:
             elif self._start is None:
                 raise ProtocolError("not_started")
             else:
-                self._handlers[type(message)](message, now)
+                _HANDLERS[type(message)](self, message, now)
         except ProtocolError as refusal:
             self.refuse(refusal, message.type if message is not None else None)
         if self._draining and self._ending is None and self._turns.open is None:
@@ -511,3 +501,15 @@ class Session:
                 return due
             self._take_in(turn, turn.release(silence, now), now)
         return None
+
+
+_HANDLERS: dict[type, Callable[[Session, Any, float], None]] = {
+    protocol.SessionUpdate: Session._on_update,
+    protocol.TextAppend: Session._on_append,
+    protocol.TextFlush: Session._on_flush,
+    protocol.TurnStart: Session._on_turn_start,
+    protocol.TurnEnd: Session._on_turn_end,
+    protocol.TurnCancel: Session._on_cancel,
+    protocol.Playback: Session._on_playback,
+    protocol.SessionEnd: Session._on_end,
+}

@@ -5,6 +5,7 @@ Pure: it knows neither sockets nor clocks beyond the times it is given.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -125,10 +126,11 @@ class Turn:
 
     def _add(self, cut: Sequence[TurnPiece], now: float) -> list[Piece]:
         first = len(self.pieces)
+        mine = weakref.ref(self)
         new = [
             Piece(
                 key=self._keys(),
-                turn=self,
+                of=mine,
                 index=index,
                 text=text.text,
                 start=text.start,
@@ -194,6 +196,13 @@ class Turn:
         piece.buffered = piece.made = 0
         piece.first_audio_at = None
         return True
+
+    def settled(self, piece: Piece) -> None:
+        """The engine has no more to do with a piece: let go of what only it needed, which is half a
+        megabyte a piece of a turn that may have thousands."""
+        piece.guard = None
+        if piece.index:
+            self.pieces[piece.index - 1].context = None
 
     # -- out -------------------------------------------------------------------------------------
 
@@ -325,6 +334,9 @@ class Turn:
         )
         self._ready.clear()
         self._flushes.clear()
+        for piece in self.pieces:
+            piece.guard = piece.context = None
+            piece.chunks.clear()
         self.ended = self.done = self._finished = True
         self.buffered = 0
         return messages
