@@ -35,7 +35,7 @@ def speak(h: Harness, pieces: int) -> None:
             del h.engine[key]
         h.take()
         for kept in (h.out, h.wire, h.requests, h.keys, h.observer.leads):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
 
 
 def test_a_long_turn_keeps_its_text_and_not_its_audio() -> None:
