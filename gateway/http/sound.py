@@ -12,6 +12,7 @@ from gateway.codecs import (
     Codec,
     FlacEncoder,
     Mp3Encoder,
+    OggOpusCodec,
     Passthrough,
     ResampledPcm,
     WavEncoder,
@@ -21,6 +22,9 @@ _AAC_BITRATE = 64_000
 _MP3_BITRATE = 64_000
 MP3_BITRATES = (32, 64, 96, 128, 192)
 OPUS_BITRATES = (32, 64, 96)
+RICH_OPUS_BITRATES = (128, 192)
+"""More than the wire has."""
+_OPUS_COMPLEXITY = 5
 PCM_RATES = (8_000, 16_000, 24_000, 48_000)
 OTHER_PCM_RATES = (22_050, 32_000, 44_100)
 """Made here from 24 kHz; the wire does not have them."""
@@ -58,6 +62,10 @@ def wav(name: str, rate: int = SAMPLE_RATE) -> Sound:
     return Sound(name, "audio/wav", "pcm_s16le", lambda: WavEncoder(rate), rate)
 
 
+def resampled_wav(name: str, rate: int) -> Sound:
+    return Sound(name, "audio/wav", "pcm_s16le", lambda: WavEncoder(rate, ResampledPcm(rate)))
+
+
 def mp3(name: str, bitrate: int = _MP3_BITRATE, rate: int = SAMPLE_RATE) -> Sound:
     """`rate`: of the stream; the encoder resamples."""
     return Sound(name, "audio/mpeg", "pcm_s16le", lambda: Mp3Encoder(SAMPLE_RATE, bitrate, rate))
@@ -65,6 +73,10 @@ def mp3(name: str, bitrate: int = _MP3_BITRATE, rate: int = SAMPLE_RATE) -> Soun
 
 def ogg_opus(name: str, bitrate: int = 32_000) -> Sound:
     return Sound(name, "audio/ogg", "ogg_opus", Passthrough, bitrate=bitrate)
+
+
+def rich_ogg_opus(name: str, bitrate: int) -> Sound:
+    return Sound(name, "audio/ogg", "pcm_s16le", lambda: OggOpusCodec(bitrate, _OPUS_COMPLEXITY))
 
 
 def aac(name: str) -> Sound:
@@ -93,7 +105,9 @@ ELEVENLABS: dict[str, Sound] = {
         *(pcm(f"pcm_{rate}", rate) for rate in PCM_RATES),
         *(resampled_pcm(f"pcm_{rate}", rate) for rate in OTHER_PCM_RATES),
         *(wav(f"wav_{rate}", rate) for rate in PCM_RATES),
+        *(resampled_wav(f"wav_{rate}", rate) for rate in OTHER_PCM_RATES),
         *(ogg_opus(f"opus_48000_{kbit}", kbit * 1000) for kbit in OPUS_BITRATES),
+        *(rich_ogg_opus(f"opus_48000_{kbit}", kbit * 1000) for kbit in RICH_OPUS_BITRATES),
         Sound("ulaw_8000", "audio/basic", "mulaw", Passthrough, 8_000),
         Sound("alaw_8000", "audio/x-alaw-basic", "alaw", Passthrough, 8_000),
     )

@@ -17,6 +17,7 @@ from gateway.codecs import (
     CodecMissingError,
     FlacEncoder,
     Mp3Encoder,
+    OggOpusCodec,
     WavEncoder,
     base,
 )
@@ -49,6 +50,8 @@ def pitch(samples: np.ndarray, rate: int) -> float:
         (lambda: AacEncoder(RATE, 64_000), "aac", 24_000),
         (lambda: FlacEncoder(RATE), "flac", 24_000),
         (lambda: WavEncoder(RATE), "wav", 24_000),
+        (lambda: WavEncoder(44_100, ResampledPcm(44_100)), "wav", 44_100),
+        (lambda: OggOpusCodec(192_000, 5), "ogg", 48_000),
     ],
 )
 @pytest.mark.parametrize("size", [96, 960, 100_000])
@@ -60,8 +63,16 @@ def test_what_goes_in_comes_out(
     assert heard == rate
     assert 1.5 <= samples.size / rate + 0.001 < 1.65
     assert pitch(samples[: int(1.4 * rate)], rate) == pytest.approx(440, abs=2)
-    loudest = np.abs(samples).max() * 32_768
+    loudest = np.abs(samples[rate // 10 :]).max() * 32_768
     assert loudest == pytest.approx(8_000, rel=0.05)
+
+
+def test_opus_ends_with_its_last_sample_and_uses_its_bits() -> None:
+    data = np.random.default_rng(3).integers(-4_000, 4_000, 12_345).astype("<i2")
+    made = {rate: encoded(OggOpusCodec(rate, 5), data.tobytes(), 998) for rate in (96_000, 192_000)}
+    for stream in made.values():
+        assert decoded(stream, "ogg")[0].size == 2 * data.size
+    assert len(made[192_000]) > 1.7 * len(made[96_000])
 
 
 @pytest.mark.parametrize("make", [lambda: FlacEncoder(RATE), lambda: WavEncoder(RATE)])

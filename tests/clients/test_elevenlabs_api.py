@@ -11,16 +11,17 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import numpy as np
 import pytest
 from clients_support import decoded
-from elevenlabs import VoiceSettings
+from elevenlabs import OutputFormat, VoiceSettings
 from elevenlabs.client import AsyncElevenLabs, ElevenLabs
 from elevenlabs.core import ApiError
 from elevenlabs.errors import UnprocessableEntityError
+from elevenlabs.text_to_speech.types import TextToSpeechConvertRequestOutputFormat
 from fake_engine import FakeSynthesizer, Script
 from gateway_conftest import Run, Running
 from websockets.asyncio.client import ClientConnection, connect
@@ -56,6 +57,11 @@ class TestHttp:
             assert heard == rate
             seconds = samples.size / rate
         assert 0.7 < seconds < 1.1
+
+    def test_every_name_their_library_knows_is_made(self) -> None:
+        union = get_args(TextToSpeechConvertRequestOutputFormat)
+        assert set(get_args(union[0])) == set(ELEVENLABS)
+        assert set(get_args(get_args(OutputFormat)[0])) <= set(ELEVENLABS)
 
     async def test_the_default_is_mp3_at_44100(self, run: Run) -> None:
         async with run() as running:
