@@ -1,9 +1,10 @@
 """The software bill of materials: CycloneDX 1.6, of the locks.
 
-    python scripts/sbom.py [--target cpu|cuda] > sbom.cdx.json
+    python scripts/sbom.py [--target cpu|cuda] [--debian] > sbom.cdx.json
 
 Names, versions and hashes are those of requirements/engine-*.lock; licences those that the
-installed packages declare.
+installed packages declare. `--debian` adds the Debian packages of the system this runs on, which is
+how an image lists itself.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 import uuid
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 PIN = re.compile(
@@ -59,12 +62,33 @@ def component(name: str, version: str, tail: str) -> dict[str, Any]:
     return found
 
 
-def bill(target: str) -> dict[str, Any]:
+def debian() -> list[dict[str, Any]]:
+    """The packages that are installed here."""
+    form = "${db:Status-Abbrev}\\t${Package}\\t${Version}\\t${Architecture}\\n"
+    listed = subprocess.run(
+        ["dpkg-query", "-W", f"-f={form}"], capture_output=True, text=True, check=True
+    )
+    found = []
+    for line in listed.stdout.splitlines():
+        state, name, version, architecture = line.split("\t")
+        if not state.startswith("ii"):
+            continue
+        purl = f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={architecture}"
+        found.append(
+            {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+        )
+    return found
+
+
+def bill(target: str, *, with_debian: bool = False) -> dict[str, Any]:
     lock = (ROOT / "requirements" / f"engine-{target}.lock").read_text()
     components = [component(*found) for found in PIN.findall(lock)]
+    if with_debian:
+        components += debian()
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)
     assert version is not None
-    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"voxgate/{version[1]}/{target}/{lock}")
+    parts = " ".join(each["purl"] for each in components)
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"voxgate/{version[1]}/{target}/{lock}/{parts}")
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -87,5 +111,7 @@ def bill(target: str) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
-    json.dump(bill(parser.parse_args().target), sys.stdout, indent=1)
+    parser.add_argument("--debian", action="store_true", help="with this system's packages")
+    chosen = parser.parse_args()
+    json.dump(bill(chosen.target, with_debian=chosen.debian), sys.stdout, indent=1)
     print()

@@ -2,6 +2,7 @@
 # Installs Voxgate as the images have it. Run by Dockerfile, and by prove.sh in a clean root.
 #   install.sh system cpu|cuda    Debian packages of the running image
 #   install.sh python cpu|cuda    the environment in /opt/voxgate; sources in the current folder
+#   install.sh bill cpu|cuda      what all of it is made of, as CycloneDX
 set -eu
 PREFIX=/opt/voxgate
 export DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
@@ -39,6 +40,12 @@ python() {
     $pip --no-build-isolation .
     "$PREFIX/bin/python" -m pip uninstall -y -q pip
     "$PREFIX/bin/voxgate" --version
+}
+
+bill() {
+    cd "$(dirname "$0")/../.."
+    mkdir -p /usr/share/voxgate
+    "$PREFIX/bin/python" scripts/sbom.py --target "$1" --debian >/usr/share/voxgate/sbom.cdx.json
 }
 
 "$@"

@@ -20,5 +20,11 @@ def test_every_locked_package_is_in_the_bill_with_its_hash() -> None:
     assert len([each for each in found.values() if "licenses" in each]) > 0.9 * len(found)
 
 
+def test_an_image_lists_what_debian_it_has_too() -> None:
+    found = [each["purl"] for each in sbom.bill("cpu", with_debian=True)["components"]]
+    assert any(each.startswith("pkg:deb/debian/libc6@") for each in found)
+    assert len(set(found)) == len(found)
+
+
 def test_the_bill_of_one_lock_is_always_the_same() -> None:
     assert sbom.bill("cpu") == sbom.bill("cpu")
