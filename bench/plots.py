@@ -101,9 +101,76 @@ def plot_load(result: dict[str, Any], path: Path) -> None:
     _save(figure, path)
 
 
+def plot_features(result: dict[str, Any], path: Path) -> None:
+    """First audible alone and under load, and gapless share, of every variant."""
+    from bench.tables import windows_of
+
+    rows = [row for row in result["rows"] if row["rounds"]][::-1]
+    names = [row["variant"] for row in rows]
+    last = [windows_of(row)[-1] for row in rows]
+    alone = [row["rounds"][0]["alone"]["first_audible_ms"]["p50"] for row in rows]
+    figure, panels = _figure(3)
+    speech = [window["audio_seconds_per_second"] for window in last]
+    loaded = [window["first_audible_ms"]["p50"] or 0.0 for window in last]
+    streams = last[0]["streams"] if last else 0
+    for axes, values, title in (
+        (panels[0], alone, "first audible alone, ms"),
+        (panels[1], loaded, f"first audible at {streams} streams, ms"),
+        (panels[2], speech, f"speech a second at {streams} streams, s"),
+    ):
+        colours = [_OURS if name == "all on" else _THEIRS for name in names]
+        axes.barh(names, values, color=colours)
+        axes.set(title=title)
+        axes.grid(alpha=0.3, axis="x")
+    for axes in panels[1:]:
+        axes.set_yticklabels([])
+    _save(figure, path)
+
+
+def plot_sweep(result: dict[str, Any], path: Path) -> None:
+    """First audible, speech a second and memory against streams, or against the swept value."""
+    from bench.tables import windows_of
+
+    figure, (firsts, speech) = _figure(2)
+    name = result["settings"]["name"]
+    rows = [row for row in result["rows"] if row["rounds"]]
+    if name == "streams":
+        windows = windows_of(rows[0]) if rows else []
+        at = [window["streams"] for window in windows]
+        for part, style in (("p50", "o-"), ("p99", "o--")):
+            values = [window["first_audible_ms"][part] for window in windows]
+            firsts.plot(at, values, style, color=_OURS, label=f"first audible {part}, ms")
+        speech.plot(at, [w["audio_seconds_per_second"] for w in windows], "o-", color=_OURS)
+        speech.plot(at, at, color=_THEIRS, linewidth=1, linestyle="--", label="real time")
+        memory = speech.twinx()
+        values = [window["gateway_memory_mib"] for window in windows]
+        memory.plot(at, values, "s:", color=_THEIRS, label="memory, MiB")
+        memory.set_ylim(bottom=0)
+        memory.legend(loc="lower right")
+    else:
+        at = [float(row["variant"]) for row in rows]
+        alone = [row["rounds"][0]["alone"]["first_audible_ms"]["p50"] for row in rows]
+        firsts.plot(at, alone, "s:", color=_THEIRS, label="alone, p50")
+        for number, level in enumerate(result["settings"]["levels"]):
+            windows = [windows_of(row)[number] for row in rows]
+            shade = {"color": _OURS, "alpha": 1 - 0.4 * number}
+            values = [window["first_audible_ms"]["p50"] for window in windows]
+            firsts.plot(at, values, "o-", label=f"{level} streams, p50", **shade)
+            values = [window["audio_seconds_per_second"] for window in windows]
+            speech.plot(at, values, "o-", label=f"{level} streams", **shade)
+    for axes, title in ((firsts, "first audible, ms"), (speech, "speech a second, s")):
+        axes.set(xlabel=name, title=title)
+        axes.grid(alpha=0.3)
+        axes.legend()
+    firsts.set_yscale("log")
+    _save(figure, path)
+
+
 PLOTS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "gpu": plot_gpu,
     "capacity": plot_capacity,
     "load": plot_load,
+    "features": plot_features,
+    "sweep": plot_sweep,
 }
 """By the `kind` a result carries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 Result = dict[str, Any]
@@ -128,6 +129,66 @@ def gpu(result: Result) -> str:
     return "\n".join(lines)
 
 
+def features(result: Result) -> str:
+    """A `bench.features` result: medians over the rounds."""
+    return _variants_table(result, "variant")
+
+
+def sweep(result: Result) -> str:
+    """A `bench.sweep` result."""
+    settings = result["settings"]
+    if settings["name"] == "streams":
+        return _streams_table(windows_of(result["rows"][0]))
+    default = settings["default"]
+    note = f"\n\nThe default is {default:g}." if default is not None else ""
+    return _variants_table(result, settings["name"]) + note
+
+
+def _variants_table(result: Result, title: str) -> str:
+    lines = [
+        f"| {title} | first audible alone p50, ms | streams | gapless | first audible p50 / p99, ms"
+        " | speech a second, s | CPU a second of speech, s | prefix-cache hits |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        if not row["rounds"]:
+            why = "does not run" if row["variant"] in result["errors"] else "not measured yet"
+            lines.append(f"| {row['variant']} | {why} | | | | | | |")
+            continue
+        alone = median(each["alone"]["first_audible_ms"]["p50"] for each in row["rounds"])
+        for window in windows_of(row):
+            cells = [
+                row["variant"],
+                _number(alone),
+                str(window["streams"]),
+                f"{window['gapless_share']:.0%}",
+                _parts(window["first_audible_ms"], "p50", "p99"),
+                _number(window["audio_seconds_per_second"]),
+                _number(window["cpu_seconds_per_audio_second"]),
+                _hits(window),
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def windows_of(row: Result) -> list[Result]:
+    """One window a level of streams, medians over the rounds."""
+    levels = zip(*(each["windows"] for each in row["rounds"]), strict=True)
+    return [merged(windows) for windows in levels]
+
+
+def merged(windows: Sequence[Any]) -> Any:
+    """Medians of results of one shape, number by number; what is no number is the first's."""
+    first = windows[0]
+    if isinstance(first, dict):
+        return {
+            name: merged([window[name] for window in windows if name in window]) for name in first
+        }
+    if all(isinstance(each, int | float) and not isinstance(each, bool) for each in windows):
+        return median(windows)
+    return first
+
+
 def _parts(values: dict[str, float | None] | None, *names: str) -> str:
     if not values or values[names[0]] is None:
         return ""
@@ -151,5 +212,7 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "first_audible": first_audible,
     "reference": reference,
     "gpu": gpu,
+    "features": features,
+    "sweep": sweep,
 }
 """By the `kind` a result carries."""

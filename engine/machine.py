@@ -82,4 +82,5 @@ def language_model_settings(
         stream_interval=settings.stream_interval or (2 if on_cpu else 4),
         cores=tuple(split_cores(cores())[1]) if on_cpu else None,
         ring_rows=1 << (20 if on_cpu else 22),
+        vllm=settings.vllm,
     )

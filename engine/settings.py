@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class EngineSettings:
     decode_threads: int = 1
     seed_voices: int = 0
     """Random speakers to offer where the checkpoint has speaker statistics."""
+    vllm: Mapping[str, Any] = field(default_factory=dict)
+    """Engine arguments of vLLM by name, before those chosen here: for measurements."""
 
 
 def cores() -> list[int]:

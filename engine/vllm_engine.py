@@ -6,8 +6,8 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +39,7 @@ class LanguageModelSettings:
     (needs a C++ compiler) and CUDA graphs on a GPU. `cores` bind the model's threads (CPU only).
     `ring_rows` generated frames are kept, `hidden_ring_rows` of them with their hidden state where
     the checkpoint asks for it: those must be read before that many more frames are generated.
+    `vllm`: engine arguments that go before those chosen here.
     """
 
     model_dir: Path
@@ -56,6 +57,7 @@ class LanguageModelSettings:
     cores: tuple[int, ...] | None = None
     ring_rows: int = 1 << 20
     hidden_ring_rows: int | None = None
+    vllm: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kv_block(self) -> int:
@@ -127,7 +129,7 @@ def start(
         elif settings.compiled:
             sizes = {"max_cudagraph_capture_size": settings.max_num_seqs}
             options["compilation_config"] = sizes
-        args = AsyncEngineArgs(**options)
+        args = AsyncEngineArgs(**{**options, **settings.vllm})
         deliver(AsyncLLM.from_engine_args(args, stat_loggers=[stat_logger]))
 
 
