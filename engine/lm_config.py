@@ -106,10 +106,12 @@ def llama_config(
     heads: int,
     max_positions: int,
     rms_norm_eps: float,
+    kv_heads: int | None = None,
     rope_theta: float = 10_000.0,
     dtype: str = "bfloat16",
 ) -> dict[str, Any]:
-    """A complete `config.json` for a multi-head Llama with this language-model configuration."""
+    """A complete `config.json` for a Llama with this language-model configuration. kv_heads: heads
+    of keys and values; None: as many as of queries."""
     return {
         "architectures": [ARCHITECTURE],
         "model_type": "llama",
@@ -118,7 +120,7 @@ def llama_config(
         "intermediate_size": intermediate_size,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": heads,
+        "num_key_value_heads": kv_heads or heads,
         "max_position_embeddings": max_positions,
         "rms_norm_eps": rms_norm_eps,
         "rope_theta": rope_theta,

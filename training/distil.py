@@ -16,7 +16,9 @@ import numpy as np
 import torch
 
 from training import own_speech
-from training.language_model import LanguageModel, Sentence, Settings, Trainer, Voiced
+from training.language_model import Trainer
+from training.lm_model import LanguageModel
+from training.lm_sequences import Sentence, Settings, Voiced
 
 STORE = "own_speech.npz"
 

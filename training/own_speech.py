@@ -22,7 +22,8 @@ from tqdm import tqdm
 from engine.checkpoints.mini_voices import Voices
 from engine.noise import scramble, stream_keys
 from engine.sampler import draw, sorted_candidates
-from training.language_model import LanguageModel, Layer, Sentence, Voiced, rotate
+from training.lm_model import LanguageModel, Layer, rotate
+from training.lm_sequences import Sentence, Voiced
 
 SPEED_WEIGHTS = (8, 17, 50, 17, 8)
 BLOCK = 32

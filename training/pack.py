@@ -7,7 +7,8 @@
 The folder is what training leaves: `config.json`, `lm_bf16.safetensors`,
 `codec_decoder_fp16.safetensors`, `ctc_phoneme_fp16.safetensors`, `voices.json`,
 `phoneme_vocab.json` and, of word times, `aligner.safetensors`. With `--weights` those weights that
-are in it replace packed ones; all else stays.
+are in it replace packed ones; all else stays. A language model of `training.language_model` or
+`training.distil` is packed already and brings the shape it has, `lm_config.json`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from engine.lm_config import LmConfig, llama_config
 
 FORMAT = 1
 _LM = "lm_bf16.safetensors"
+_LM_SHAPE = "lm_config.json"
 _CODEC = "codec_decoder_fp16.safetensors"
 _ALIGNER = "aligner.safetensors"
 _RECOGNISER = "ctc_phoneme_fp16.safetensors"
@@ -72,8 +74,7 @@ def pack_language_model(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]
 ) -> dict[str, torch.Tensor]:
     """Drop what is never used: heads of unsampled codebooks, and their embedding tables but for
-    the one row they are fixed at, kept as `emb_code_fixed.{i}` (hidden,). Tensors that
-    `training.language_model` wrote are in this form already.
+    the one row they are fixed at, kept as `emb_code_fixed.{i}` (hidden,).
 
     Raises `ValueError` when a codebook lacks its tensors.
     """
@@ -118,6 +119,7 @@ def language_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
         intermediate_size=lm["ff"],
         layers=lm["n"],
         heads=lm["heads"],
+        kv_heads=lm.get("kv_heads"),
         max_positions=lm["maxlen"],
         rms_norm_eps=lm["rms_eps"],
         rope_theta=lm["theta"],
@@ -198,7 +200,7 @@ def _write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:
 def pack_weights(source: Path, voice_out: Path, recogniser_out: Path) -> list[Path]:
     """Write those weights that `source` has. Returns the files written.
 
-    Raises `FileNotFoundError` when it has none.
+    Raises `FileNotFoundError` when it has none, or a language model without its shape.
     """
     written = []
 
@@ -210,10 +212,17 @@ def pack_weights(source: Path, voice_out: Path, recogniser_out: Path) -> list[Pa
             save_file(packed(load_file(source / name)), path)
             written.append(path)
 
-    config = source / "config.json"
-    if config.exists():
-        shape = json.loads(config.read_text(encoding="utf-8"))
-        write(_LM, voice_out / "lm" / "model.safetensors", lambda t: pack_language_model(t, shape))
+    if (source / _LM).exists():
+        model, packed_shape = voice_out / "lm", source / _LM_SHAPE
+        if packed_shape.exists():
+            write(_LM, model / "model.safetensors", dict)
+            shape = json.loads(packed_shape.read_text(encoding="utf-8"))
+        else:
+            whole = json.loads((source / "config.json").read_text(encoding="utf-8"))
+            write(_LM, model / "model.safetensors", lambda t: pack_language_model(t, whole))
+            shape = language_model_config(whole)
+        _write_json(model / "config.json", shape)
+        written.append(model / "config.json")
     write(_CODEC, voice_out / "codec.safetensors", _halved)
     write(_ALIGNER, voice_out / _ALIGNER, _halved)
     write(_RECOGNISER, recogniser_out / "recogniser.safetensors", quantise)
@@ -231,15 +240,13 @@ def pack(source: Path, voice_out: Path, recogniser_out: Path) -> list[Path]:
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     voices = json.loads((source / "voices.json").read_text(encoding="utf-8"))
     alphabet = json.loads((source / "phoneme_vocab.json").read_text(encoding="utf-8"))["vocab"]
-    model = voice_out / "lm"
-    model.mkdir(parents=True, exist_ok=True)
+    voice_out.mkdir(parents=True, exist_ok=True)
     recogniser_out.mkdir(parents=True, exist_ok=True)
 
     for name in (_LM, _CODEC, _RECOGNISER):
         if not (source / name).exists():
             raise FileNotFoundError(f"{source} has no {name}")
     pack_weights(source, voice_out, recogniser_out)
-    _write_json(model / "config.json", language_model_config(config))
     _write_json(voice_out / "config.json", voice_config(config))
     _write_json(voice_out / "voices.json", pack_voices(voices, config), indent=None)
     _write_json(voice_out / "phonemes.json", alphabet, indent=None)

@@ -11,15 +11,9 @@ import torch
 
 import engine.voices
 from training import distil, own_speech
-from training.language_model import (
-    Batch,
-    LanguageModel,
-    Sentence,
-    Sequences,
-    Settings,
-    Trainer,
-    Voiced,
-)
+from training.language_model import Trainer
+from training.lm_model import LanguageModel
+from training.lm_sequences import Batch, Sentence, Sequences, Settings, Voiced
 
 VOICE = Path(engine.voices.__file__).parent / "mini"
 GREEDY = own_speech.Manner(1.0, 0.0, 1, 1.0)

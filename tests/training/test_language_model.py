@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +14,9 @@ import engine.voices
 from engine.checkpoints.mini import MiniCheckpoint
 from training.audio_store import ShardWriter
 from training.frame_store import SAMPLES_PER_FRAME
-from training.language_model import (
-    IGNORED,
-    Batch,
-    LanguageModel,
-    Sentence,
-    Sequences,
-    Settings,
-    Trainer,
-    Voiced,
-    sentences,
-)
+from training.language_model import Trainer
+from training.lm_model import LanguageModel
+from training.lm_sequences import IGNORED, Batch, Sentence, Sequences, Settings, Voiced, sentences
 from training.onset import LEAD
 
 VOICE = Path(engine.voices.__file__).parent / "mini"
@@ -124,6 +117,11 @@ def test_a_run_learns_writes_and_resumes(audio: Path, tmp_path: Path, voice: Voi
     trainer.save()
     written = load_file(tmp_path / "out" / "lm_bf16.safetensors")
     assert set(written) == set(load_file(VOICE / "lm" / "model.safetensors"))
+    shape = json.loads((tmp_path / "out" / "lm_config.json").read_text())
+    assert (
+        shape["num_key_value_heads"]
+        == trainer.model.layers[0].self_attn.k_proj.weight.shape[0] // 64
+    )  # type: ignore[union-attr]
     again = Trainer(spoken, tmp_path / "out", VOICE, settings, device)
     assert again.step == 4
     torch.testing.assert_close(again.model.state_dict(), trainer.model.state_dict())

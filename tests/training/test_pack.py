@@ -130,6 +130,29 @@ def test_weights_alone_replace_only_what_is_there(packed: Path, tmp_path: Path) 
     assert not (tmp_path / "recogniser.safetensors").exists()
 
 
+def test_a_trained_language_model_brings_its_shape(packed: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    shape = json.loads((packed / "lm" / "config.json").read_text()) | {"num_key_value_heads": 2}
+    (newer / "lm_config.json").write_text(json.dumps(shape))
+    save_file({"norm.weight": torch.zeros(4)}, newer / "lm_bf16.safetensors")
+    main([str(newer), "--weights", "--voice-out", str(packed), "--recogniser-out", str(tmp_path)])
+    assert json.loads((packed / "lm" / "config.json").read_text()) == shape
+    assert not load_file(packed / "lm" / "model.safetensors")["norm.weight"].any()
+
+
+def test_a_language_model_without_its_shape_is_refused(packed: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    save_file({"norm.weight": torch.zeros(4)}, newer / "lm_bf16.safetensors")
+    before = (packed / "lm" / "model.safetensors").read_bytes()
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
+        main(
+            [str(newer), "--weights", "--voice-out", str(packed), "--recogniser-out", str(tmp_path)]
+        )
+    assert (packed / "lm" / "model.safetensors").read_bytes() == before
+
+
 def test_quantising_loses_less_than_half_a_step() -> None:
     torch.manual_seed(1)
     weights = {"a.weight": torch.randn(6, 10, 3) * torch.tensor([1e-3, 1, 5, 0, 9, 0.1])[:, None, None],
