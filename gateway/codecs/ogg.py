@@ -6,7 +6,6 @@ import io
 
 import numpy as np
 
-from engine.api import SAMPLE_RATE
 from gateway.containers import OggOpusWriter
 from gateway.opus import OpusEncoder
 

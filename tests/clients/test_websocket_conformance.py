@@ -1,5 +1,5 @@
-"""RFC 6455 by raw frames, after the groups of the Autobahn suite, which needs Python 2: framing,
-pings, reserved bits and opcodes, fragmentation, UTF-8, closing. A `ping` message is the echo.
+"""RFC 6455 on the gateway's own socket, by raw frames: framing, pings, reserved bits and opcodes,
+fragmentation, UTF-8, closing. A `ping` message is the echo. See also `test_autobahn.py`.
 """
 
 from __future__ import annotations
