@@ -43,3 +43,22 @@ class OnsetFinder:
                 self.onset = self._position + index
             self._position += samples
         return self.onset is not None
+
+
+class PcmOnsetFinder:
+    """The same for chunks of 16-bit PCM at any rate; positions count at `SAMPLE_RATE`."""
+
+    def __init__(self, threshold_dbfs: float = THRESHOLD_DBFS) -> None:
+        self._threshold = threshold_dbfs
+        self._position = 0
+        self.onset: int | None = None
+
+    def push(self, chunk: bytes, samples: int) -> bool:
+        """See `OnsetFinder.push`; `samples` are those of the chunk at `SAMPLE_RATE`."""
+        if self.onset is None:
+            pcm = np.frombuffer(chunk, dtype="<i2").astype(np.float32) / 32768.0
+            index = first_audible(pcm, self._threshold)
+            if index >= 0:
+                self.onset = self._position + index * samples // pcm.size
+            self._position += samples
+        return self.onset is not None

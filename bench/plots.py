@@ -166,11 +166,31 @@ def plot_sweep(result: dict[str, Any], path: Path) -> None:
     _save(figure, path)
 
 
+def plot_peers(result: dict[str, Any], path: Path) -> None:
+    """First audible p50 against streams of every server, up to where it breaks."""
+    figure, (firsts, shares) = _figure(2)
+    for row in result["rows"]:
+        windows = [window for each in row["rounds"][:1] for window in each["windows"]]
+        at = [window["streams"] for window in windows]
+        style = "o-" if row["variant"] == "Voxgate" else "o--"
+        values = [window["first_audible_ms"]["p50"] for window in windows]
+        firsts.plot(at, values, style, label=row["variant"])
+        values = [window["audio_seconds_per_second"] for window in windows]
+        shares.plot(at, values, style, label=row["variant"])
+    firsts.set(xlabel="streams", title="first audible p50, ms", yscale="log")
+    shares.set(xlabel="streams", title="speech a second, s")
+    for axes in (firsts, shares):
+        axes.grid(alpha=0.3)
+    firsts.legend(fontsize="small")
+    _save(figure, path)
+
+
 PLOTS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "gpu": plot_gpu,
     "capacity": plot_capacity,
     "load": plot_load,
     "features": plot_features,
     "sweep": plot_sweep,
+    "peers": plot_peers,
 }
 """By the `kind` a result carries."""

@@ -144,6 +144,39 @@ def sweep(result: Result) -> str:
     return _variants_table(result, settings["name"]) + note
 
 
+def peers(result: Result) -> str:
+    """A `bench.peers` result."""
+    lines = [
+        "| server | model, MB | first audible alone p50 / p95, ms | gapless streams at once"
+        " | first audible p50 / p99 at that, ms | CPU a second of speech, s | word error |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        if not row["rounds"]:
+            continue
+        rounds = row["rounds"]
+        largest = int(median(each["largest"] for each in rounds))
+        at = [
+            window
+            for each in rounds
+            for window in each["windows"]
+            if window["streams"] == max(largest, 1)
+        ]
+        window = merged(at)
+        error = result.get("word_error", {}).get(row["variant"])
+        cells = [
+            row["variant"],
+            str(rounds[0]["model_mb"]),
+            _parts(merged([each["alone"]["first_audible_ms"] for each in rounds]), "p50", "p95"),
+            str(largest) if largest else "none",
+            _parts(window["first_audible_ms"], "p50", "p99"),
+            _number(window["cpu_seconds_per_audio_second"]),
+            f"{error['word_error']:.1%}" if error else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def _variants_table(result: Result, title: str) -> str:
     lines = [
         f"| {title} | first audible alone p50, ms | streams | gapless | first audible p50 / p99, ms"
@@ -214,5 +247,6 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "gpu": gpu,
     "features": features,
     "sweep": sweep,
+    "peers": peers,
 }
 """By the `kind` a result carries."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bench.audible import SAMPLE_RATE, OnsetFinder
+from bench.audible import SAMPLE_RATE, OnsetFinder, PcmOnsetFinder
 from bench.player import Player
 
 
@@ -16,7 +16,7 @@ class Turn:
     sender: the piece is known from its caption, and its text from what was sent until when.
     """
 
-    onset: OnsetFinder
+    onset: OnsetFinder | PcmOnsetFinder
     player: Player = field(default_factory=Player)
     done: bool = False
     """The server has sent all of it."""

@@ -7,7 +7,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -54,6 +54,7 @@ async def run_window(
     url: str,
     pid: int | None,
     progress: Progress | None = None,
+    make_user: Callable[[Habits, Iterator[str], random.Random, float], User] = User,
 ) -> Window:
     """Let one user of each habits live for `seconds`; all have arrived after `ramp` seconds."""
     rng = random.Random(seed)
@@ -64,7 +65,7 @@ async def run_window(
     own = time.process_time()
     began = time.perf_counter()
     window.users = [
-        User(each, texts, random.Random(rng.random()), began + seconds) for each in habits
+        make_user(each, texts, random.Random(rng.random()), began + seconds) for each in habits
     ]
     starts = poisson_starts(len(habits), ramp, rng)
     tasks = [

@@ -30,3 +30,11 @@ def test_finder_hears_speech_after_silence() -> None:
     assert heard[6:] == [True] * 2
     assert finder.onset is not None
     assert 5 * frame <= finder.onset < 6 * frame + frame // 2
+
+
+def test_pcm_at_another_rate_is_found_at_the_place_it_would_have_here() -> None:
+    finder = PcmOnsetFinder()
+    quiet, loud = np.zeros(2205, "<i2"), np.full(2205, 9000, "<i2")
+    assert not finder.push(quiet.tobytes(), 2400)
+    assert finder.push(np.concatenate([quiet, loud]).tobytes(), 4800)
+    assert finder.onset == 4800
