@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 
+from engine.api import Pcm
 from gateway.containers import OggOpusWriter
 from gateway.opus import OpusEncoder
 
@@ -44,7 +45,8 @@ class OggOpusCodec:
         """All whole frames of what is held."""
         size = self._frame_bytes
         whole = len(self._held) // size * size
-        pcm = np.frombuffer(bytes(self._held[:whole]), dtype="<i2").astype(np.float32) / 32_768
+        held = np.frombuffer(bytes(self._held[:whole]), dtype="<i2")
+        pcm: Pcm = held.astype(np.float32) / np.float32(32_768)
         del self._held[:whole]
         for frame in pcm.reshape(-1, self._opus.frame_samples):
             self._writer.write(self._opus.encode(frame), frame.size)

@@ -17,7 +17,8 @@ import orjson
 from gateway.client import Audio, GatewayError, VoiceClient
 from gateway.commands.console import DEFAULT_URL, CommandError, stderr
 from gateway.commands.outputs import Output, add_output_options, choose_output
-from gateway.commands.say import explain, standard_input
+from gateway.commands.say import standard_input
+from gateway.commands.speaking import explain
 from gateway.containers import Writer
 from gateway.cues import CueError, Update, read_file, read_line
 from gateway.follower import FASTEST, Follower, Say

@@ -15,10 +15,14 @@ from typing import Any
 
 from gateway.chat_completions import ChatError, stream_chat
 from gateway.client import Audio, GatewayError, VoiceClient
-from gateway.commands.console import DEFAULT_URL, CommandError, stderr
-from gateway.commands.local_engine import add_engine_options
+from gateway.commands.console import CommandError, stderr
 from gateway.commands.outputs import Output, speaker_output
-from gateway.commands.say import explain, local_gateway
+from gateway.commands.speaking import (
+    add_gateway_options,
+    add_voice_options,
+    explain,
+    voice_client,
+)
 from gateway.protocol import Error, TurnCancelled
 
 _SYSTEM = "You are heard, not read: answer in a few short spoken sentences, without markup."
@@ -39,14 +43,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="default: $OPENAI_API_KEY",
     )
     parser.add_argument("--system", default=_SYSTEM, help="the system prompt; empty: none")
-    parser.add_argument("--voice", default="default", help="see: voxgate voices")
-    parser.add_argument("--speed", type=float, default=1.0, help="1.25 is a quarter faster")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--url", default=DEFAULT_URL, help=f"the gateway; default: {DEFAULT_URL}")
-    where.add_argument(
-        "--local", action="store_true", help="start an engine in this process instead"
-    )
-    add_engine_options(parser)
+    add_voice_options(parser)
+    add_gateway_options(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -75,19 +73,7 @@ class Talk:
 async def _chat(arguments: Namespace, output: Output) -> None:
     talk = Talk()
     talk.add("system", arguments.system)
-    async with contextlib.AsyncExitStack() as stack:
-        url = arguments.url
-        if arguments.local:
-            url = await stack.enter_async_context(local_gateway(arguments))
-        client = await stack.enter_async_context(
-            VoiceClient(
-                url,
-                voice=arguments.voice,
-                speed=arguments.speed,
-                format=output.wire_format,
-                reconnect=True,
-            )
-        )
+    async with voice_client(arguments, output) as client:
         stderr().print("Any key interrupts. An empty line ends.", style="dim")
         while question := (await asyncio.to_thread(_ask)).strip():
             talk.add("user", question)

@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from multiprocessing import resource_tracker
+from pathlib import Path
 
 import psutil
 
@@ -78,6 +79,12 @@ class StoppableStart:
 
     def voices(self) -> Sequence[Voice]:
         return self._synthesizer.voices()
+
+    def voice_files(self) -> Sequence[Path]:
+        return self._synthesizer.voice_files()
+
+    async def reload_voices(self) -> None:
+        await self._synthesizer.reload_voices()
 
     @property
     def limits(self) -> EngineLimits:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -15,11 +13,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 from gateway.client import Audio, Flush, GatewayError, Text, VoiceClient
-from gateway.commands.console import DEFAULT_URL, CommandError, command, starting, stderr
-from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
-from gateway.commands.local_engine import add_engine_options, engine_factory
-from gateway.commands.logs import configure_logging
+from gateway.commands.console import CommandError, command, stderr
 from gateway.commands.outputs import Output, add_output_options, choose_output
+from gateway.commands.speaking import (
+    add_gateway_options,
+    add_voice_options,
+    explain,
+    voice_client,
+)
 from gateway.containers import Writer
 from gateway.onset import OnsetMeter
 from gateway.protocol import Error, TurnDone
@@ -34,16 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what to say; - or nothing reads standard input and speaks it as it arrives",
     )
     add_output_options(parser)
-    parser.add_argument("--voice", default="default", help="see: voxgate voices")
-    parser.add_argument("--language", choices=("auto", "en", "zh"), default="auto")
-    parser.add_argument("--speed", type=float, default=1.0, help="1.25 is a quarter faster")
+    add_voice_options(parser)
     parser.add_argument("--seed", type=int, help="the same seed speaks the same way again")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--url", default=DEFAULT_URL, help=f"the gateway; default: {DEFAULT_URL}")
-    where.add_argument(
-        "--local", action="store_true", help="start an engine in this process instead"
-    )
-    add_engine_options(parser)
+    add_gateway_options(parser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,26 +102,11 @@ async def standard_input() -> AsyncGenerator[str, None]:
 
 
 async def _say(arguments: Namespace, text: Text, output: Output) -> Spoken:
-    async with contextlib.AsyncExitStack() as stack:
-        url = arguments.url
-        if arguments.local:
-            url = await stack.enter_async_context(local_gateway(arguments))
-        client = await stack.enter_async_context(
-            VoiceClient(
-                url,
-                voice=arguments.voice,
-                language=arguments.language,
-                speed=arguments.speed,
-                seed=arguments.seed,
-                format=output.wire_format,
-                captions=False,
-                live=output.live,
-                reconnect=not arguments.local,
-            )
-        )
-        file = stack.enter_context(output.open())
-        writer = output.writer(file, int(client.started.audio["pre_skip"]))
-        return await speak(client, text, writer)
+    wishes = {"seed": arguments.seed, "captions": False, "live": output.live}
+    async with voice_client(arguments, output, **wishes) as client:
+        with output.open() as file:
+            writer = output.writer(file, int(client.started.audio["pre_skip"]))
+            return await speak(client, text, writer)
 
 
 async def speak(client: VoiceClient, text: Text, writer: Writer) -> Spoken:
@@ -177,61 +156,3 @@ def summary(spoken: Spoken) -> str:
         parts.append(f"first audible {spoken.first_audible * 1000:.0f} ms")
     parts.append(f"{spoken.audio:.1f} s of speech in {spoken.took:.1f} s")
     return ", ".join(parts)
-
-
-# -- an engine of one's own -----------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def local_gateway(arguments: Namespace) -> AsyncIterator[str]:
-    """A gateway in this process on a free port; its URL once it spoke."""
-    factory = engine_factory(arguments)
-    from gateway.app import create_app
-    from gateway.server import listen, make_server
-    from gateway.settings import Settings
-
-    settings = Settings(port=0)
-    loop = asyncio.get_running_loop()
-    app = create_app(settings, lambda: StoppableStart(factory))
-    started: asyncio.Queue[Exception | None] = asyncio.Queue()
-    configure_logging("error")
-    keep_interrupts_here()
-    with listen(settings) as listener:
-        app.state.gateway.on_started = started.put_nowait
-        server = make_server(app, settings)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            # The server took the signals for itself; here an interrupt means silence, now.
-            await asyncio.sleep(0)
-            this = asyncio.current_task()
-            assert this is not None
-            loop.add_signal_handler(signal.SIGINT, this.cancel)
-            with starting(stderr()) as report:
-                app.state.gateway.progress = report
-                failure = await started.get()
-            if failure is not None:
-                raise failure
-            yield f"ws://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await serving
-
-
-# -- what went wrong ------------------------------------------------------------------------------
-
-
-def explain(failure: GatewayError, url: str) -> str:
-    """The failure and what to do about it."""
-    match failure.code:
-        case "unreachable":
-            advice = (
-                f"No gateway answers at {url}. Start one in another terminal: make demo (or "
-                f"{command()} serve), or speak without one: {command()} say --local ..."
-            )
-            return f"{advice}\n({failure.message})"
-        case "starting" | "capacity" | "draining":
-            return f"{failure.message} Try again in {(failure.retry_after_ms or 2000) / 1000:g} s."
-        case "unknown_voice":
-            return f"{failure.message} See them: {command()} voices"
-        case _:
-            return f"{failure.code}: {failure.message}"

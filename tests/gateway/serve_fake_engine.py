@@ -18,7 +18,7 @@ from fake_engine import FakeSynthesizer
 
 from engine.api import Progress
 from gateway.cli import main
-from gateway.commands import say, serve
+from gateway.commands import serve, speaking
 
 MODE = sys.argv[1]
 
@@ -55,5 +55,5 @@ def factory(_: object) -> type[EngineWithProcess]:
 
 if __name__ == "__main__":
     serve.engine_factory = factory
-    say.engine_factory = factory
+    speaking.engine_factory = factory
     sys.exit(main(sys.argv[2:]))
