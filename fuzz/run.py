@@ -3,7 +3,8 @@
     python fuzz/run.py [TARGET ...] [--seconds 60] [--json docs/benchmarks/fuzz.json]
 
 Every target runs in a process of its own. What it finds is left in fuzz/findings; what it learnt,
-in fuzz/corpus, from where the next run goes on. Executions add up in the JSON file.
+in fuzz/corpus, from where the next run goes on. Executions add up in the JSON file, target by target
+and day by day.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -53,6 +55,21 @@ def run(name: str, seconds: int) -> dict[str, int | str]:
     return {"executions": int(executed[-1]), "finding": found}
 
 
+def add(path: Path, name: str, executions: int, finding: str) -> None:
+    """Into the counts, at once: a run that is broken off loses nothing."""
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known["command"] = "make fuzz SECONDS=..."
+    for counts in (
+        known.setdefault("executions", {}),
+        known.setdefault("days", {}).setdefault(datetime.now(UTC).date().isoformat(), {}),
+    ):
+        counts[name] = counts.get(name, 0) + executions
+    known["total"] = sum(known["executions"].values())
+    if finding:
+        known.setdefault("findings", []).append(f"{name}: {finding}")
+    path.write_text(json.dumps(known, indent=1) + "\n")
+
+
 def main() -> int:
     if sys.argv[1:2] == [ONE]:
         fuzz_one(sys.argv[2], sys.argv[3:])
@@ -73,11 +90,7 @@ def main() -> int:
         failed |= bool(result["finding"])
         print(f"{name:16} {result['executions']:>12,}  {result['finding']}", flush=True)
         if arguments.json:
-            known = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
-            entry = known.setdefault("executions", {})
-            entry[name] = entry.get(name, 0) + int(result["executions"])
-            known["total"] = sum(entry.values())
-            arguments.json.write_text(json.dumps(known, indent=1) + "\n")
+            add(arguments.json, name, int(result["executions"]), str(result["finding"]))
     return int(failed)
 
 

@@ -66,7 +66,7 @@ async def run_one(name: str, full: bool) -> Result:
             if limit:
                 resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
             stage = Stage(server, result, full)
-            async with asyncio.timeout(4000 if full else 240):
+            async with asyncio.timeout(4000 if full else 300):
                 await function(stage)
             if options.get("lossy"):
                 result.note = f"{link.lost} of {link.lost + link.carried} IP packets lost"

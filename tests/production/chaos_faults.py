@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from chaos_soak import churn
 from chaos_stage import UPGRADE, Heard, Stage, drip, frame, listen, metric, read_slowly, settled
 from lossy import NAMESPACE, SERVER
 from processes import gateway
@@ -278,23 +279,25 @@ async def overload(stage: Stage) -> None:
     assert served
 
 
-@fault("a long time of listeners who come and go")
+@fault(
+    "an hour of two listeners at a time, who listen, cancel, are cut off and vanish, on the real "
+    "engine",
+    "--piece-retry-seconds",
+    "60",
+    scripted=False,
+)
 async def soak(stage: Stage) -> None:
-    seconds = 3600 if stage.full else 30
-    # What a process gathers once is no growth.
-    for _ in range(4):
-        stage.listen(6, turns=1)
-        await stage.all_heard()
-    before = stage.open_descriptors(), stage.memory()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        stage.listen(6, turns=1)
-        await stage.all_heard()
-    await settled(stage, sessions=0)
-    stage.result.descriptor_growth = stage.open_descriptors() - before[0]
-    stage.result.memory_growth_mib = round(stage.memory() - before[1], 1)
-    stage.result.note = f"{seconds} s"
-    assert stage.result.descriptor_growth <= 5
+    seconds = 3600.0 if stage.full else 60.0
+    series = os.environ.get("VOXGATE_SOAK_SERIES")
+    weights = await churn(stage, seconds=seconds, lanes=2, series=series)
+    result = stage.result
+    result.weights = weights.rows
+    result.memory_growth_mib = weights.growth("gateway_mib")
+    result.descriptor_growth = int(weights.growth("descriptors"))
+    result.note = f"{seconds:.0f} s; engine {weights.growth('engine_mib'):+g} MiB"
+    assert abs(result.descriptor_growth) <= 10
+    if stage.full:
+        assert result.memory_growth_mib + weights.growth("engine_mib") < 60
 
 
 @fault(

@@ -70,6 +70,8 @@ class Result:
     seconds: float = 0.0
     passed: bool = False
     note: str = ""
+    weights: list[dict[str, float]] = field(default_factory=list)
+    """Of the processes, over time."""
 
 
 @dataclass
@@ -89,6 +91,11 @@ class Stage:
     async def all_heard(self) -> list[Heard]:
         heard = await asyncio.gather(*self.listeners)
         self.listeners.clear()
+        self.count(heard)
+        return heard
+
+    def count(self, heard: list[Heard]) -> None:
+        """Into the row of the table."""
         result = self.result
         result.sessions += len(heard)
         result.harmed += sum(each.harmed for each in heard)
@@ -97,7 +104,6 @@ class Stage:
         result.resumes += sum(each.resumes for each in heard)
         codes = {each.code or "piece failed" for each in heard if each.harmed}
         result.harmed_codes = sorted({*result.harmed_codes, *codes})
-        return heard
 
     async def recovered(self) -> None:
         """Until a new listener hears a whole turn."""
