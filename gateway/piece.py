@@ -70,6 +70,8 @@ class Piece:
     end_sample: int | None = None
     told: list[WordTime] = field(default_factory=list)
     """Words whose times the engine told so far, on the piece's own clock."""
+    passed_on: int = 0
+    """How many of them the client was told early."""
     origin: int = 0
     """Where the piece's first sample lies or, left out as silence, would lie."""
 

@@ -14,10 +14,14 @@ from gateway.protocol import Caption, Error
 from gateway.wordtimes import told_words, word_times
 
 
-def caption(turn: int, pieces: Sequence[Piece], piece: Piece) -> Caption:
-    """Of a piece that has begun to sound; `pieces` are all of its turn."""
+_NOT_YET = 2**62
+
+
+def caption(turn: int, pieces: Sequence[Piece], piece: Piece, *, early: bool = False) -> Caption:
+    """Of a piece that has begun to sound; `pieces` are all of its turn. `early`: with the words
+    known so far, when it still sounds."""
     assert piece.start_sample is not None
-    words = _words(pieces, piece)
+    words = _words(pieces, piece, early=early)
     return Caption(
         turn=turn,
         piece=piece.index,
@@ -33,17 +37,19 @@ def caption(turn: int, pieces: Sequence[Piece], piece: Piece) -> Caption:
     )
 
 
-def _words(pieces: Sequence[Piece], piece: Piece) -> list[dict[str, Any]] | None:
-    """None until all of the piece is there, and of one that made no sound."""
-    if piece.start_sample is None or piece.end_sample in (None, piece.start_sample):
+def _words(pieces: Sequence[Piece], piece: Piece, *, early: bool) -> list[dict[str, Any]] | None:
+    """None of a piece that made no sound, and of one that is still made unless some are known and
+    wanted `early`."""
+    if piece.start_sample is None or piece.end_sample == piece.start_sample:
         return None
+    if piece.end_sample is None and not (early and piece.told):
+        return None
+    end = _NOT_YET if piece.end_sample is None else piece.end_sample
     words = []
     if piece.told:
-        found = told_words(
-            piece.said, piece.told, piece.origin, piece.start_sample, piece.end_sample
-        )
+        found = told_words(piece.said, piece.told, piece.origin, piece.start_sample, end)
     else:
-        found = word_times(piece.said, piece.start_sample, piece.end_sample)
+        found = word_times(piece.said, piece.start_sample, end)
     for word in found:
         text = _writing(pieces, piece, word.start, word.end)
         values = {"text": text, **word._asdict()}

@@ -40,6 +40,7 @@ class Turn:
         encoder: Encoder,
         keys: Callable[[], int],
         captions: bool,
+        early_words: bool = False,
         pauses: Pauses = PAUSES,
         leveller: Leveller | None = None,
         make_guard: GuardMaker = RunawayGuard,
@@ -68,6 +69,7 @@ class Turn:
         self._pre_skip = encoder.pre_skip
         self._keys = keys
         self._captions = captions
+        self._early_words = early_words
         self._pauses = pauses
         self._make_guard = make_guard
         self._written: list[str] = []
@@ -259,6 +261,8 @@ class Turn:
                 piece.start_sample = before
                 piece.origin = before - self._timeline.skipped
                 self._caption(piece)
+            elif self._early_words and len(piece.told) > piece.passed_on:
+                self._caption(piece)
             self._ready.extend(packets)
             return True
         if piece.state not in (State.DONE, State.FAILED):
@@ -294,7 +298,9 @@ class Turn:
 
     def _caption(self, piece: Piece) -> None:
         if self._captions and piece.start_sample is not None:
-            self._ready.append(caption(self.number, self.pieces, piece))
+            piece.passed_on = len(piece.told)
+            early = self._early_words
+            self._ready.append(caption(self.number, self.pieces, piece, early=early))
 
     def _summary(self) -> TurnDone:
         return TurnDone(

@@ -80,6 +80,7 @@ class Wishes:
             encoder=self._offer.encoder(self._start),
             keys=keys,
             captions=self._start.captions,
+            early_words=self._start.early_words,
             pauses=self._offer.pauses_of(self._start),
             leveller=leveller,
             make_guard=self._offer.make_guard,

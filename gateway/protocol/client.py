@@ -48,6 +48,7 @@ class SessionStart(ClientModel):
     emoji: Literal["drop", "name"] = "drop"
     urls: Literal["host", "drop", "keep"] = "host"
     captions: bool = True
+    early_words: bool = False
     live: bool = True
     interrupt: bool = False
     access_token: Annotated[str, Field(max_length=1024)] | None = None

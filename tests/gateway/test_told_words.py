@@ -82,6 +82,31 @@ def test_captions_tell_them_without_the_mark_of_an_estimate() -> None:
     assert starts == [at - left_out for at in (4000, 8000, 10_000, 11_000, 16_000)]
 
 
+def test_words_are_told_as_they_become_certain_where_that_was_asked_for() -> None:
+    for early, known in ((False, [None, 2]), (True, [None, 1, 2, 2])):
+        h = Harness(start={"early_words": early})
+        h.send("text.append", text="Well said. ")
+        h.send("turn.end")
+        key = h.keys[0]
+        well, said = told(h.requests[0].text, ("Well", 0, 4000), ("said", 5000, 9000))
+        sound = np.full(10_000, 0.5, np.float32)
+        h.session.audio(key, AudioChunk(sound[:1000]), h.now)
+        h.take()
+        h.session.audio(key, AudioChunk(sound[:8000], words=(well,)), h.now)
+        h.take()
+        h.session.audio(key, AudioChunk(sound[:8000], words=(said,)), h.now)
+        h.take()
+        h.session.audio(key, AudioChunk(sound[:0], final=True), h.now)
+        h.settle()
+        h.take()
+        captions = h.messages("caption")
+        counts = [len(each["words"]) if "words" in each else None for each in captions]
+        assert counts == known
+        assert [each["final"] for each in captions] == [False] * (len(captions) - 1) + [True]
+        if early:
+            assert captions[1]["words"][0] == captions[-1]["words"][0]
+
+
 def test_what_was_heard_goes_by_them() -> None:
     only = piece(SENTENCE)
     words = told_words(only.said, told(only.said.text, ("This", 0, 20_000)), 0, 0, 24_000)
