@@ -40,6 +40,8 @@ from gateway.errors import ERRORS
 from gateway.formats import make_encoder
 from gateway.http.apis import Apis
 from gateway.http.captions import captions_response
+from gateway.http.edge import Edge
+from gateway.http.faults import PAGES, fault, not_served
 from gateway.http.health import Readiness, json_response
 from gateway.http.pages import Pages
 from gateway.journal import journal_maker
@@ -375,7 +377,7 @@ def routes(gateway: Gateway, pages: Pages) -> list[BaseRoute]:
         Route("/health/ready", gateway.health_ready),
         Route("/metrics", gateway.metrics_page),
         *gateway.apis.routes(),
-        Route("/{path:path}", pages.serve),
+        Route(PAGES, pages.serve),
     ]
 
 
@@ -401,7 +403,8 @@ def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> S
             await gateway.synthesizer.close()
 
     pages = Pages()
-    app = Starlette(routes=routes(gateway, pages), lifespan=lifespan)
+    faults = {404: not_served, 405: not_served, Exception: fault}
+    app = Starlette(routes=routes(gateway, pages), lifespan=lifespan, exception_handlers=faults)
     app.add_middleware(
         Guard,
         access=gateway.access,
@@ -409,6 +412,7 @@ def create_app(settings: Settings, synthesizer_factory: SynthesizerFactory) -> S
         pages=pages.paths,
         denied=gateway.metrics.session_refused,
     )
+    app.add_middleware(Edge, allowed=gateway.door.allowed)
     app.state.gateway = gateway
     return app
 

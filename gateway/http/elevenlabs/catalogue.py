@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from engine.api import Voice
@@ -78,7 +78,7 @@ class Catalogue:
         return Response(orjson.dumps(models), media_type="application/json")
 
 
-def asks(request: Request) -> bool:
+def asks(request: HTTPConnection) -> bool:
     """Whether a request is that of a client of ElevenLabs, where others have the same path."""
     headers = request.headers
     return "xi-api-key" in headers or "elevenlabs" in headers.get("x-fern-sdk-name", "")
