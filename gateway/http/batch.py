@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from gateway.door import Door
 from gateway.http.health import json_response
 from gateway.http.jobs import Jobs
-from gateway.http.jobstore import Job, Task
+from gateway.http.jobstore import Job, StoreError, Task
 from gateway.http.native import TtsBody, error_reply
 from gateway.http.replies import read_body, server_sent
 from gateway.http.sound import NATIVE
@@ -74,7 +74,10 @@ class Batch:
         id = secrets.token_urlsafe(12)
         tasks = [task.model_dump(exclude_none=True) for task in body.tasks]
         media_type, owner = _MEDIA_TYPES[body.format], self._door.who(request)
-        await asyncio.to_thread(store.add, id, owner, media_type, tasks, time.time())
+        try:
+            await asyncio.to_thread(store.add, id, owner, media_type, tasks, time.time())
+        except StoreError:
+            return error_reply(_no_room(settings.retry_after_ms))
         self._jobs.added()
         job = await asyncio.to_thread(store.job, id)
         assert job is not None
@@ -137,8 +140,11 @@ class Batch:
     async def delete(self, request: Request) -> Response:
         """`DELETE /batch_tts/{job}`: stop it and forget it."""
         job = await self._find(request)
-        if job is None or not self._jobs.delete(job.id):
-            return _unknown()
+        try:
+            if job is None or not self._jobs.delete(job.id):
+                return _unknown()
+        except StoreError:
+            return error_reply(_no_room(self._door.settings.retry_after_ms))
         return Response(status_code=204)
 
     async def _find(self, request: Request) -> Job | None:
@@ -186,6 +192,14 @@ def _task_status(task: Task) -> dict[str, Any]:
         url = f"{PATH}/{task.job}/tasks/{task.number}/audio"
         status["audio"] = {"url": url, "bytes": task.bytes, "ms": task.ms}
     return status
+
+
+def _no_room(retry_after_ms: int) -> GatewayError:
+    return GatewayError(
+        "storage_full",
+        "The disk of the jobs is full. Delete jobs that are done, or come back later.",
+        retry_after_ms,
+    )
 
 
 def _unknown() -> Response:

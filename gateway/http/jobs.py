@@ -10,11 +10,13 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from gateway.containers import wav_header
 from gateway.door import Door
-from gateway.http.jobstore import JobStore, Task
+from gateway.http.jobstore import JobStore, StoreError, Task
 from gateway.http.native import TtsBody, error_body, wish_of
 from gateway.http.sound import NATIVE, Sound, pcm
 from gateway.http.speech import UNAVAILABLE, speak, status_of
@@ -22,9 +24,12 @@ from gateway.link import GatewayError
 from gateway.protocol import TurnDone
 
 _log = logging.getLogger("voxgate.jobs")
+_T = TypeVar("_T")
 _AT_ONCE = 4
 _WAIT_SECONDS = 1.0
 _SWEEP_SECONDS = 60.0
+_STORE_SECONDS = 2.0
+"""Between two looks whether a full disk has room again."""
 
 
 class Jobs:
@@ -99,7 +104,7 @@ class Jobs:
     async def _work(self) -> None:
         while True:
             await self._queued.wait()
-            taken = await asyncio.to_thread(self.store.take)
+            taken = await self._stored(self.store.take)
             if taken is None:
                 self._queued.clear()
                 continue
@@ -118,21 +123,35 @@ class Jobs:
             audio, ms = await self._speak(task, owner, NATIVE[media_type])
         except GatewayError as failure:
             if status_of(failure.code) == UNAVAILABLE or failure.code == "too_many_sessions":
-                store.put_back(task)
+                await self._stored(partial(store.put_back, task))
                 await asyncio.sleep((failure.retry_after_ms or 0) / 1000 or _WAIT_SECONDS)
                 self._queued.set()
             else:
-                await asyncio.to_thread(store.failed, task, error_body(failure), self._clock())
+                await self._stored(partial(store.failed, task, error_body(failure), self._clock()))
         except asyncio.CancelledError:
-            store.put_back(task)
+            # If that cannot be written, the next process queues it again.
+            with contextlib.suppress(StoreError):
+                store.put_back(task)
             raise
         except Exception:
             _log.exception("job %s: task %d failed", task.job, task.number)
             error = error_body(GatewayError("internal", "A fault in the server."))
-            await asyncio.to_thread(store.failed, task, error, self._clock())
+            await self._stored(partial(store.failed, task, error, self._clock()))
         else:
-            await asyncio.to_thread(store.done, task, audio, ms, self._clock())
+            await self._stored(partial(store.done, task, audio, ms, self._clock()))
         self._tell(task.job)
+
+    async def _stored(self, write: Callable[[], _T]) -> _T:
+        """What a store gives, as soon as its disk has room: what was spoken is not thrown away."""
+        told = False
+        while True:
+            try:
+                return await asyncio.to_thread(write)
+            except StoreError as failure:
+                if not told:
+                    _log.error("jobs wait for room on their disk: %s", failure)
+                told = True
+                await asyncio.sleep(_STORE_SECONDS)
 
     async def _speak(self, task: Task, owner: str, sound: Sound) -> tuple[bytes, int]:
         """One whole file, and its length in milliseconds."""
@@ -155,6 +174,6 @@ class Jobs:
     async def _sweep(self) -> None:
         while True:
             before = self._clock() - self._door.settings.jobs_keep_seconds
-            for job in await asyncio.to_thread(self.store.expire, before):
+            for job in await self._stored(partial(self.store.expire, before)):
                 self._tell(job)
             await asyncio.sleep(min(_SWEEP_SECONDS, self._door.settings.jobs_keep_seconds or 1.0))

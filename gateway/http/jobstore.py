@@ -6,8 +6,8 @@ import json
 import shutil
 import sqlite3
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,19 @@ create table if not exists tasks (
 create index if not exists open_tasks on tasks (status) where status = 'queued';
 """
 _OPEN = ("queued", "running")
+
+
+class StoreError(Exception):
+    """The disk takes nothing more, or does not answer. Nothing was changed."""
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    """Raises `StoreError` for what the disk is to blame for."""
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as failure:
+        raise StoreError(f"{type(failure).__name__}: {failure}") from failure
 
 
 class Task(NamedTuple):
@@ -51,7 +64,8 @@ class Job(NamedTuple):
 
 
 class JobStore:
-    """Every method may be called from any thread. What it returns from is on disk."""
+    """Every method may be called from any thread. What it returns from is on disk; those that write
+    raise `StoreError` when it is full."""
 
     def __init__(self, folder: Path) -> None:
         """Raises `OSError` when the folder cannot be used. Tasks that were running when the last
@@ -71,7 +85,7 @@ class JobStore:
     def add(
         self, id: str, owner: str, media_type: str, tasks: Sequence[dict[str, Any]], now: float
     ) -> None:
-        with self._lock, self._database as database:
+        with _stored(), self._lock, self._database as database:
             database.execute(
                 "insert into jobs values (?, ?, ?, ?, null)", (id, owner, media_type, now)
             )
@@ -103,7 +117,7 @@ class JobStore:
 
     def take(self) -> tuple[Task, str, str] | None:
         """The oldest queued task, now running, with its job's owner and media type."""
-        with self._lock, self._database as database:
+        with _stored(), self._lock, self._database as database:
             row = database.execute(
                 "select job, number, owner, media_type from tasks join jobs on jobs.id = job "
                 "where status = 'queued' order by created, job, number limit 1"
@@ -125,10 +139,16 @@ class JobStore:
 
     def done(self, task: Task, audio: bytes, ms: int, now: float) -> None:
         path = self.audio(task.job, task.number)
-        path.parent.mkdir(exist_ok=True)
         part = path.with_suffix(".part")
-        part.write_bytes(audio)
-        part.replace(path)
+        with _stored():
+            path.parent.mkdir(exist_ok=True)
+            try:
+                part.write_bytes(audio)
+                part.replace(path)
+            except OSError:
+                # What fits of it would keep the disk full.
+                part.unlink(missing_ok=True)
+                raise
         if not self._settle(task, "done", now, size=len(audio), ms=ms):
             # It was deleted meanwhile.
             shutil.rmtree(path.parent, ignore_errors=True)
@@ -147,7 +167,7 @@ class JobStore:
         ms: int | None = None,
     ) -> bool:
         """Whether there is such a task. `now`: it is over."""
-        with self._lock, self._database as database:
+        with _stored(), self._lock, self._database as database:
             found = database.execute(
                 "update tasks set status=?, error=?, bytes=?, ms=? where job=? and number=?",
                 (status, error, size, ms, task.job, task.number),
@@ -166,11 +186,19 @@ class JobStore:
 
     def delete(self, id: str) -> bool:
         """Whether there was such a job."""
-        with self._lock, self._database as database:
-            gone = database.execute("delete from jobs where id = ?", (id,)).rowcount > 0
+        try:
+            gone = self._delete(id)
+        except StoreError:
+            # Without its audio there is room to write that it is gone.
+            shutil.rmtree(self._folder / id, ignore_errors=True)
+            gone = self._delete(id)
         if gone:
             shutil.rmtree(self._folder / id, ignore_errors=True)
         return gone
+
+    def _delete(self, id: str) -> bool:
+        with _stored(), self._lock, self._database as database:
+            return database.execute("delete from jobs where id = ?", (id,)).rowcount > 0
 
     def expire(self, before: float) -> list[str]:
         """Delete the jobs that finished before a time."""

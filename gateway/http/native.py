@@ -73,7 +73,7 @@ def error_reply(failure: GatewayError) -> Response:
 
 
 _STATUS = {"not_acceptable": 406, "unknown_job": 404, "unknown_task": 404, "not_ready": 409}
-_STATUS |= {"job_expired": 410, "too_many_jobs": 429, "text_too_long": 413}
+_STATUS |= {"job_expired": 410, "too_many_jobs": 429, "text_too_long": 413, "storage_full": 507}
 
 
 def wish_of(body: TtsBody, voices: Sequence[Voice], offered: Sequence[str], limit: int) -> Wish:

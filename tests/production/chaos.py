@@ -24,6 +24,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+import chaos_machine  # noqa: F401
 from chaos_faults import FAULTS
 from chaos_stage import Result, Stage, listen, small_disk
 from lossy import lossy_network
@@ -33,8 +34,12 @@ from processes import gateway
 async def run_one(name: str, full: bool) -> Result:
     function, options = FAULTS[name]
     result = Result(fault=name, what=options["what"], expected=options["expect"])
-    if options.get("needs") == "root" and os.geteuid() != 0:
+    needs = options.get("needs", "")
+    if needs == "root" and os.geteuid() != 0:
         result.note = "not run: needs root"
+        return result
+    if needs.startswith("/") and not Path(needs).exists():
+        result.note = f"not run: {needs} is missing"
         return result
     begun = time.monotonic()
     scripted = options.get("scripted", True)
@@ -43,9 +48,9 @@ async def run_one(name: str, full: bool) -> Result:
         arguments.append("--eager")
     async with contextlib.AsyncExitStack() as stack:
         try:
-            if name == "disk-full":
-                folder = stack.enter_context(small_disk())
-                arguments += ["--record-dir", str(folder)]
+            if options.get("disk"):
+                folder = stack.enter_context(small_disk(options["kib"]))
+                arguments += [options["disk"], str(folder)]
                 result.note = str(folder)
             if options.get("lossy"):
                 link = stack.enter_context(lossy_network())
@@ -54,13 +59,15 @@ async def run_one(name: str, full: bool) -> Result:
             if limit:
                 before = resource.getrlimit(resource.RLIMIT_NOFILE)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (before[0], before[1]))
-                arguments += ["--max-connections", str(limit - 64)]
+                if options.get("guarded", True):
+                    arguments += ["--max-connections", str(limit - 64)]
             server = await stack.enter_async_context(
                 gateway(
                     *arguments,
                     scripted=scripted,
                     quiet=True,
                     environment=options.get("environment"),
+                    prefix=options.get("prefix", ()),
                 )
             )
             if limit:

@@ -183,7 +183,7 @@ async def one_byte_writers(stage: Stage) -> None:
     stage.result.note = f"the last of them was closed after {max(ended):.1f} s"
 
 
-@fault("the disk with the recordings is full", expect="nobody harmed", needs="root")
+@fault("the disk with the recordings is full", needs="root", disk="--record-dir", kib=64)
 async def disk_full(stage: Stage) -> None:
     stage.listen(6, turns=2)
     await stage.all_heard()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import struct
 import subprocess
 import tempfile
@@ -162,14 +163,20 @@ def frame(text: str) -> bytes:
 
 
 async def read_slowly(port: int) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
-    writer.write(UPGRADE + b"")
-    await reader.read(1)
-    writer.write(frame('{"type":"session.start","format":"pcm_s16le","live":false}'))
-    for _ in range(40):
-        writer.write(frame('{"type":"text.append","text":"Much to say that nobody reads, ever. "}'))
-    with contextlib.suppress(ConnectionError):
-        while await reader.read(1):
+    """A byte a second, from a socket that holds little itself. Returns when it is closed."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as peer, contextlib.suppress(ConnectionError):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.setblocking(False)
+        await loop.sock_connect(peer, ("127.0.0.1", port))
+        await loop.sock_sendall(peer, UPGRADE)
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += await loop.sock_recv(peer, 1)
+        text = '{"type":"text.append","text":"Much to say that nobody reads, ever. "}'
+        start = frame('{"type":"session.start","format":"pcm_s16le","live":false}')
+        await loop.sock_sendall(peer, start + b"".join(frame(text) for _ in range(40)))
+        while await loop.sock_recv(peer, 1):
             await asyncio.sleep(1)
 
 
@@ -204,10 +211,10 @@ async def settled(stage: Stage, *, sessions: int) -> None:
 
 
 @contextlib.contextmanager
-def small_disk() -> Iterator[Path]:
-    """A file system of 64 KiB."""
+def small_disk(kib: int) -> Iterator[Path]:
+    """A file system of so many KiB. Needs root."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", folder], check=True)
         try:
             yield Path(folder)
         finally:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,11 +59,13 @@ async def gateway(
     wait: bool = True,
     environment: dict[str, str] | None = None,
     quiet: bool = False,
+    prefix: Sequence[str] = (),
 ) -> AsyncIterator[Gateway]:
-    """One that is ready; killed at the end if it still lives."""
+    """One that is ready; killed at the end if it still lives. `prefix`: what executes it."""
     port = port or free_port()
     program = [str(HERE / "serve_scripted.py")] if scripted else ["-m", "gateway.cli"]
     process = await asyncio.create_subprocess_exec(
+        *prefix,
         sys.executable,
         *program,
         "serve",
