@@ -30,7 +30,7 @@ from gateway import protocol
 from gateway.admission import LOOK_SECONDS, Admission
 from gateway.auth import Access, Denied, Principal, as_refusal, charge
 from gateway.auth_first import FirstMessage
-from gateway.auth_guard import Guard, give_token, who
+from gateway.auth_guard import STATE, Guard, give_token, who
 from gateway.connection import Connection
 from gateway.cutting import Lengths, TurnText
 from gateway.door import Door
@@ -115,6 +115,7 @@ class Gateway:
             refuse=self._refusal,
             client=self._client,
             allowed=self._allowed,
+            admit=self._admit,
             synthesizer=synthesizer,
             sessions=self.sessions,
             links=self.connections,
@@ -267,6 +268,13 @@ class Gateway:
         headers = connection.headers
         return may_connect(headers.get("origin"), headers.get("host"), self._origins)
 
+    def _admit(self, connection: HTTPConnection, key: str | None) -> Denied | None:
+        known = who(connection)
+        if isinstance(known, Denied) and key:
+            known = self.access.enter(key, "speak")
+            connection.scope[STATE] = known
+        return known if isinstance(known, Denied) else None
+
     def _client(self, connection: HTTPConnection) -> str:
         principal = who(connection)
         if isinstance(principal, Principal):
@@ -279,12 +287,10 @@ class Gateway:
         """A token came in the first message."""
         if not self.access.enabled or self.access.principal(runner.client) is not None:
             return
-        found = self.access.identify(token, "speak")
-        denied = found.request(self.clock()) if isinstance(found, Principal) else found
-        if denied is not None:
-            refusal: Refusal | None = as_refusal(denied)
+        found = self.access.enter(token, "speak")
+        if isinstance(found, Denied):
+            refusal: Refusal | None = as_refusal(found)
         else:
-            assert isinstance(found, Principal)
             refusal = self.refusal(found.client)
             self.sessions.belongs(runner, found.client)
             runner.session.intake.charge = self._charge(found.client)

@@ -118,6 +118,11 @@ class Access:
             return Denied("forbidden", f"This key may not do this; it needs the scope `{scope}`.")
         return self._principals.setdefault(entry.id, Principal(entry))
 
+    def enter(self, credential: str | None, scope: str) -> Principal | Denied:
+        """The same for one request more, which is counted."""
+        found = self.identify(credential, scope)
+        return (found.request(self.clock()) or found) if isinstance(found, Principal) else found
+
     def in_force(self, client: str) -> bool:
         """Whether sessions of this client may go on: its key was not revoked, nor taken away."""
         if not client.startswith(_CLIENT):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable, Collection
 from urllib.parse import parse_qsl, urlencode
 
@@ -27,6 +28,11 @@ in its first message."""
 SUBPROTOCOL = "voxgate.v1"
 _SUBPROTOCOL_TOKEN = "voxgate.token."
 _HEADERS = (b"xi-api-key", b"x-api-key")
+_QUERY = ("token", "single_use_token", "authorization", "xi-api-key", "xi_api_key")
+"""Where ElevenLabs' clients in browsers put theirs, besides our own."""
+_FIRST_MESSAGE = re.compile(rf"{PATH}|/v1/text-to-speech/[^/]+/(multi-)?stream-input")
+"""WebSockets whose first message may show a key."""
+_THEIR_CODES = {"unauthorized": "invalid_api_key"}
 _SAFE = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -90,10 +96,7 @@ class Guard:
     def _identify(self, scope: Scope, credential: str | None) -> Principal | Denied:
         path = scope["path"]
         needed = {"/metrics": "metrics", "/v1/tokens": "tokens"}.get(path, "speak")
-        found = self._access.identify(credential, needed)
-        if isinstance(found, Principal):
-            return found.request(self._access.clock()) or found
-        return found
+        return self._access.enter(credential, needed)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         credential = take_credential(scope)
@@ -101,7 +104,10 @@ class Guard:
             found = self._identify(scope, credential)
             # A page cannot read why a handshake failed: it is told in answer to its first message.
             page = any(name == b"origin" for name, _ in scope["headers"])
-            if isinstance(found, Denied) and (scope["path"] != PATH or (credential and not page)):
+            waits = _FIRST_MESSAGE.fullmatch(scope["path"])
+            # Neither can ElevenLabs' library, which reads messages alone.
+            reads = scope["path"] == PATH and not page
+            if isinstance(found, Denied) and (not waits or (credential and reads)):
                 self._denied(found.code)
                 await refuse_websocket(found, scope, receive, send)
                 return
@@ -124,7 +130,7 @@ class Guard:
 
 
 def take_credential(scope: Scope) -> str | None:
-    """The key or token of a request, taken out of it: header, subprotocol or `?token=`."""
+    """The key or token of a request, taken out of it: header, subprotocol or query."""
     found: list[str] = []
     headers = []
     for name, value in scope["headers"]:
@@ -151,12 +157,18 @@ def take_credential(scope: Scope) -> str | None:
         scope["subprotocols"] = [
             name for name in scope["subprotocols"] if not name.startswith(_SUBPROTOCOL_TOKEN)
         ]
-    if b"token=" in scope["query_string"]:
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        found += [value for name, value in pairs if name == "token"]
-        kept_pairs = [(name, value) for name, value in pairs if name != "token"]
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    kept_pairs = [(name, value) for name, value in pairs if name not in _QUERY]
+    if len(kept_pairs) < len(pairs):
+        found += [without_scheme(value) for name, value in pairs if name in _QUERY]
         scope["query_string"] = urlencode(kept_pairs).encode("latin-1")
     return next(filter(None, found), None)
+
+
+def without_scheme(value: str) -> str:
+    """A credential that may stand behind `Bearer`."""
+    kind, _, rest = value.strip().partition(" ")
+    return rest.strip() if kind.lower() == "bearer" else value.strip()
 
 
 def who(connection: HTTPConnection) -> Principal | Denied | None:
@@ -169,13 +181,15 @@ def denial(denied: Denied) -> Response:
     """An answer that clients of every protocol served here can read."""
     kind = ERRORS[denied.code]
     message = denied.message or kind.meaning
+    theirs = _THEIR_CODES.get(denied.code, denied.code)
+    type = "rate_limit_error" if kind.status == 429 else "invalid_request_error"
     body: dict[str, object] = {
         "code": denied.code,
         "message": message,
         "hint": kind.hint,
         # As OpenAI and ElevenLabs write it.
-        "error": {"message": message, "type": "authentication_error", "code": denied.code},
-        "detail": {"status": denied.code, "message": message},
+        "error": {"message": message, "type": type, "param": None, "code": theirs},
+        "detail": {"type": type, "code": theirs, "status": theirs, "message": message},
     }
     headers = {"cache-control": "no-store"}
     if kind.status == 401:

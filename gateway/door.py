@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 
 from engine.api import EngineLimits, Synthesizer, Voice
 from gateway.actions import Close, Resume
+from gateway.auth import Denied, as_refusal
 from gateway.client import VoiceClient
 from gateway.drain import Watched
 from gateway.errors import ERRORS
@@ -127,18 +128,20 @@ class Door:
         refuse: Callable[[str], Refusal | None],
         client: Callable[[HTTPConnection], str],
         allowed: Callable[[HTTPConnection], bool],
+        admit: Callable[[HTTPConnection, str | None], Denied | None],
         synthesizer: Synthesizer,
         sessions: Sessions,
         links: set[Watched],
         settings: Settings,
     ) -> None:
         """`begin`: a session of a client under these settings; `refuse`: why none is let in now;
-        `client`: whose a connection is; `allowed`: whether its page may connect. A server that
-        stops waits for `links`.
+        `client`: whose a connection is; `allowed`: whether its page may connect; `admit`: why not
+        with the key it showed, or with this one. A server that stops waits for `links`.
         """
         self.settings = settings
         self.who = client
         self.allowed = allowed
+        self._admit = admit
         self._begin = begin
         self._refuse = refuse
         self._synthesizer = synthesizer
@@ -150,6 +153,14 @@ class Door:
         it could keep the engine busy."""
         if not self.allowed(connection):
             raise GatewayError("origin_not_allowed", ERRORS["origin_not_allowed"].meaning)
+
+    def show(self, connection: HTTPConnection, key: str | None) -> None:
+        """A key that came after the handshake, if any did. Raises `GatewayError` unless a key is in
+        force by now, or none is asked for."""
+        denied = self._admit(connection, key)
+        if denied is not None:
+            refusal = as_refusal(denied)
+            raise GatewayError(refusal.code, refusal.message, refusal.retry_after_ms or None)
 
     @property
     def voices(self) -> Sequence[Voice]:

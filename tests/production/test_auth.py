@@ -250,7 +250,8 @@ class TestHttp:
             found = await http.get(running.url + "/v1/models")
             assert found.headers["www-authenticate"].startswith("Bearer")
             body = found.json()
-            assert body["code"] == body["error"]["code"] == body["detail"]["status"]
+            assert body["code"] == "unauthorized"
+            assert body["error"]["code"] == body["detail"]["status"] == "invalid_api_key"
             assert "key" in body["hint"].lower()
 
     async def test_open_metrics(self, run: Run, keys: Keys) -> None:

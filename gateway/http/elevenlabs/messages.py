@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
+from gateway.auth_guard import without_scheme
 from gateway.http.elevenlabs.wishes import VoiceSettings
 
 
@@ -33,6 +34,17 @@ class Message(BaseModel):
     contextId: str | None = Field(default=None, max_length=128)
     close_context: bool | None = None
     close_socket: bool | None = None
+    xi_api_key: str | None = Field(
+        default=None, validation_alias=AliasChoices("xi-api-key", "xi_api_key"), repr=False
+    )
+    authorization: str | None = Field(default=None, repr=False)
+    single_use_token: str | None = Field(default=None, repr=False)
+
+    @property
+    def key(self) -> str | None:
+        """The key or token that the first message may show."""
+        found = self.xi_api_key or self.authorization or self.single_use_token
+        return without_scheme(found) if found else None
 
     @property
     def context(self) -> str | None:

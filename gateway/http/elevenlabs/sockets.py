@@ -28,7 +28,11 @@ MOST_CONTEXTS = 5
 _INACTIVITY, _LONGEST_INACTIVITY = 20, 180
 _POLICY = 1008
 _REASON_BYTES = 123
-_ERRORS = {"unknown_voice": "voice_id_does_not_exist", "capacity": "system_busy"}
+_ERRORS = {
+    "unknown_voice": "voice_id_does_not_exist",
+    "capacity": "system_busy",
+    "unauthorized": "invalid_api_key",
+}
 
 
 class Sockets:
@@ -53,6 +57,7 @@ class Sockets:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             try:
                 socket = kind(self._door, websocket)
+                await socket.enter()
                 await socket.run()
             except GatewayError as failure:
                 await websocket.send_text(orjson.dumps(_error(failure)).decode())
@@ -78,6 +83,20 @@ class _Socket:
         self._seed = _number(query, "seed", None, 2**32 - 1)
         self._auto = _flag(query, "auto_mode")
         self._sending = asyncio.Lock()
+        self._first: Message | None = None
+
+    async def enter(self) -> None:
+        """Wait for the first message if only that can show a key. Raises `GatewayError` without
+        one, and for a voice or wishes that cannot be had."""
+        try:
+            self._door.show(self._websocket, None)
+        except GatewayError as refusal:
+            try:
+                async with asyncio.timeout(self._door.settings.start_timeout_seconds):
+                    self._first = await self._receive()
+            except TimeoutError:
+                raise refusal from None
+            self._door.show(self._websocket, self._first.key)
         self._wish(None)
 
     def _wish(self, settings: VoiceSettings | None, dictionaries: object = None) -> Wish:
@@ -110,6 +129,9 @@ class _Socket:
 
     async def _receive(self) -> Message:
         """Raises `GatewayError` for what is no message, `WebSocketDisconnect` at the end."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         received = await self._websocket.receive()
         if received["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(received["code"])
@@ -117,9 +139,9 @@ class _Socket:
         try:
             return Message.model_validate_json(raw if raw is not None else received["bytes"])
         except ValidationError as invalid:
-            first = invalid.errors(include_url=False, include_input=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or None
-            raise GatewayError("bad_field", f"{field}: {first['msg']}.", field=field) from None
+            error = invalid.errors(include_url=False, include_input=False)[0]
+            field = ".".join(str(part) for part in error["loc"]) or None
+            raise GatewayError("bad_field", f"{field}: {error['msg']}.", field=field) from None
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
