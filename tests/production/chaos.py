@@ -26,9 +26,12 @@ from pathlib import Path
 
 import chaos_machine  # noqa: F401
 from chaos_faults import FAULTS
+from chaos_report import markdown, plot
 from chaos_stage import Result, Stage, listen, small_disk
 from lossy import lossy_network
 from processes import gateway
+
+HERE = Path(__file__).parent
 
 
 async def run_one(name: str, full: bool) -> Result:
@@ -56,11 +59,8 @@ async def run_one(name: str, full: bool) -> Result:
                 link = stack.enter_context(lossy_network())
                 arguments += ["--host", "0.0.0.0", "--insecure"]
             limit = options.get("descriptors")
-            if limit:
-                before = resource.getrlimit(resource.RLIMIT_NOFILE)
-                resource.setrlimit(resource.RLIMIT_NOFILE, (before[0], before[1]))
-                if options.get("guarded", True):
-                    arguments += ["--max-connections", str(limit - 64)]
+            if limit and options.get("guarded", True):
+                arguments += ["--max-connections", str(limit - 64)]
             server = await stack.enter_async_context(
                 gateway(
                     *arguments,
@@ -73,45 +73,37 @@ async def run_one(name: str, full: bool) -> Result:
             if limit:
                 resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
             stage = Stage(server, result, full)
+            before = stage.open_descriptors(), stage.memory()
             async with asyncio.timeout(4000 if full else 300):
                 await function(stage)
+            if stage.server is server and not (result.memory_growth_mib or result.weights):
+                await grown(stage, *before)
             if options.get("lossy"):
                 result.note = f"{link.lost} of {link.lost + link.carried} IP packets lost"
+            result.measured = f"{head()}, {datetime.now(UTC).date().isoformat()}"
             clear = "closed" not in result.harmed_codes and "unreachable" not in result.harmed_codes
-            result.passed = clear and (
-                result.expected != "nobody harmed" or not (result.harmed or result.packets_lost)
-            )
+            harmless = result.expected != "nobody harmed" or not result.harmed
+            result.passed = clear and harmless and not result.packets_lost
         except Exception as failure:
             result.note = f"{type(failure).__name__}: {failure} {result.note}".strip()
     result.seconds = round(time.monotonic() - begun, 1)
     return result
 
 
-def table(results: list[Result]) -> str:
-    """A Markdown table."""
-    lines = [
-        "| Fault | Sessions | Harmed | Packets lost or twice | Resumed | Served again, s "
-        "| Memory, MiB / descriptors | |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
-    for each in results:
-        codes = f" ({', '.join(each.harmed_codes)})" if each.harmed_codes else ""
-        grown = f"{each.memory_growth_mib:+g} / {each.descriptor_growth:+d}"
-        if not (each.memory_growth_mib or each.descriptor_growth):
-            grown = ""
-        verdict = "" if each.passed else "**not as expected.** "
-        lines.append(
-            f"| {each.what} | {each.sessions} | {each.harmed}{codes} | {each.packets_lost} of "
-            f"{each.packets:,} | {each.resumes} | {each.recovery_seconds:g} | {grown} "
-            f"| {verdict}{each.note} |"
-        )
-    return "\n".join(lines)
+async def grown(stage: Stage, descriptors: int, memory: float) -> None:
+    """What the gateway's process has more of, once those who left are gone."""
+    end = time.monotonic() + 5
+    while stage.open_descriptors() > descriptors and time.monotonic() < end:
+        await asyncio.sleep(0.1)
+    stage.result.descriptor_growth = stage.open_descriptors() - descriptors
+    stage.result.memory_growth_mib = round(stage.memory() - memory, 1)
 
 
 def head() -> str:
     """The commit measured."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
+    return done.stdout.strip()
 
 
 async def main() -> int:
@@ -136,30 +128,21 @@ async def main() -> int:
             f"lost {result.packets_lost}  {result.note}",
             flush=True,
         )
-    commit = head()
     if arguments.json and arguments.json.exists() and len(results) < len(FAULTS):
         # Some faults anew: the others stay as they were measured.
         before = json.loads(arguments.json.read_text())["results"]
         known = {each["fault"]: Result(**each) for each in before}
         known |= {each.fault: each for each in results}
         results = [known[name] for name in FAULTS if name in known]
-    document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit,
-        "machine": f"{os.cpu_count()} cores, {platform.platform()}",
-        "full": arguments.full,
-        "results": [asdict(each) for each in results],
-    }
+    machine = f"{os.cpu_count()} cores, {platform.platform()}"
     if arguments.json:
+        document = {"machine": machine, "results": [asdict(each) for each in results]}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     if arguments.markdown:
-        length = "at full length" if arguments.full else "long ones shortened"
-        arguments.markdown.write_text(
-            "# Faults\n\n`make chaos`; every fault has a gateway of its own, with the real engine "
-            "where the text names the engine, else a scripted one.\n\n"
-            f"{table(results)}\n\n*{document['machine']}, commit {commit}, {document['date']}, "
-            f"{length}*\n"
-        )
+        arguments.markdown.write_text(markdown(results, machine))
+        for each in results:
+            if each.weights:
+                plot(each.weights, arguments.markdown.with_name("chaos-soak.png"))
     return 0 if all(each.passed or each.note.startswith("not run") for each in results) else 1
 
 

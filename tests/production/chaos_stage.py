@@ -71,6 +71,8 @@ class Result:
     seconds: float = 0.0
     passed: bool = False
     note: str = ""
+    measured: str = ""
+    """Commit and day."""
     weights: list[dict[str, float]] = field(default_factory=list)
     """Of the processes, over time."""
 
