@@ -14,7 +14,7 @@ _HEAD = (
 )
 _WORDS = """\
 `make chaos`; every fault has a gateway of its own, with the real engine where the text names the
-engine, else a scripted one. *Harmed*: did not hear the whole text, and with which code that was told.
+engine, else a scripted one. *Harmed*: did not hear the whole text, and the code that told so.
 *Served again*: from the end of the fault until a new listener is heard to the end, or until no
 session is left. *Memory* and *descriptors*: of the gateway's process, after minus before; one that
 was just started gathers some 10 to 20 MiB once.
