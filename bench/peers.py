@@ -3,8 +3,8 @@
     python -m bench.peers --json docs/benchmarks/peers-cpu.json
 
 Every server runs alone, in turns, in a process of its own; their packages live in `.venv-peers`,
-made on the first run. Users of all of them send whole English turns and play in real time. A number of
-streams passes when 99% of them never ran dry and the p99 of the first audible chunk is within a
+made on the first run. Users of all of them send whole English turns and play in real time. A number
+of streams passes when 99% of them never ran dry and the p99 of the first audible chunk is within a
 second: a server that answers with whole files has no gaps, only a long silence first. `--judge N`
 has a recogniser write down N sentences of each, for their word error.
 """

@@ -73,6 +73,12 @@ class RecordedEngine:
     def voices(self) -> Sequence[Voice]:
         return (Voice("default", "Recorded", ("en", "zh")),)
 
+    def voice_files(self) -> Sequence[Path]:
+        return ()
+
+    async def reload_voices(self) -> None:
+        """There are no others."""
+
     @property
     def limits(self) -> EngineLimits:
         return EngineLimits(max_text_chars=300, max_streams=256, min_speed=0.5, max_speed=2.0)

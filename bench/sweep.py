@@ -41,6 +41,22 @@ SWEEPS: dict[str, tuple[tuple[Any, ...], Callable[[Any], Tuning]]] = {
 }
 """Values, and what each changes. The gateway decides nothing here: the defaults are among them."""
 
+GPU_SWEEPS: dict[str, tuple[tuple[Any, ...], Callable[[Any], Tuning]]] = {
+    "max_num_seqs": ((64, 256, 512, 1024), lambda value: Tuning(engine={"max_streams": value})),
+    "block_size": ((16, 32, 64), lambda value: Tuning(engine={"block_size": value})),
+    "max_num_batched_tokens": (
+        (1024, 2048, 8192, 16384),
+        lambda value: Tuning(engine={"max_num_batched_tokens": value}),
+    ),
+    "gpu_memory_utilization": (
+        (0.1, 0.3, 0.6, 0.9),
+        lambda value: Tuning(engine={"gpu_memory_utilization": value}),
+    ),
+    "stream_interval": ((1, 2, 4, 8, 16), lambda value: Tuning(engine={"stream_interval": value})),
+    "frames_per_decode": ((8, 24, 48), lambda value: Tuning(chunks={"largest": value})),
+}
+"""The same without a gateway, for `bench.gpu_slice`."""
+
 DEFAULTS = {
     "max_num_seqs": 32,
     "block_size": 32,

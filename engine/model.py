@@ -21,7 +21,7 @@ from engine.checkpoints.base import CheckpointError
 from engine.checkpoints.weights import canonical
 from engine.frames import FRAME_BASE, PATH_VARIABLE, SPEAKER_BASE, STATIC_BASE, FrameStore
 from engine.lm_config import LmConfig
-from engine.quantization import int8_weights
+from engine.quantization import chosen, quantised
 
 
 class FrameTables(nn.Module):
@@ -109,7 +109,7 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         hf_config = vllm_config.model_config.hf_config
         hidden_size, dtype = hf_config.hidden_size, vllm_config.model_config.dtype
-        self._int8 = vllm_config.quant_config is not None
+        self._quantization = chosen(getattr(hf_config, "quantization_config", None))
         self.lm_config = LmConfig.from_dict(hf_config.voxgate, vocab_size=hf_config.vocab_size)
         device = torch.get_default_device()
         store = FrameStore.attach(Path(os.environ[PATH_VARIABLE]))
@@ -157,7 +157,7 @@ class VoxgateForCausalLM(LlamaForCausalLM):  # type: ignore[misc]
                     target.copy_(tensor)
                 else:
                     problems.append(f"{name} is {tuple(tensor.shape)}, expected {tuple(wanted)}")
-        layers = int8_weights(llama) if self._int8 else iter(llama)
+        layers = quantised(self._quantization, llama)
         loaded = {f"model.{name}" for name in self.model.load_weights(layers)}
         for name in targets:
             fixed = name.replace("emb_code.", "emb_code_fixed.").removesuffix(".weight")

@@ -1,7 +1,9 @@
-"""Weights in eight bits: what vLLM is told about them, and how they are made while loading.
+"""Weights in fewer bits: what vLLM is told about them, and how they are made while loading.
 
-A checkpoint keeps its own number type; int8 weights are made from it on the way in, with one scale
-an output channel. Activations get theirs token by token inside vLLM's kernels.
+A checkpoint keeps its own number type; weights are rounded on the way in. `int8` and `fp8` have one
+scale an output channel, and activations get theirs token by token inside vLLM's kernels; `int4` has
+one scale a group of inputs, and activations keep their type. A checkpoint whose weights were chosen
+for their grid (`bench.gptq`) brings its scales along.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-Quantization = Literal["none", "int8"]
+Quantization = Literal["none", "int8", "fp8", "int4"]
 
-_LARGEST = 127
+INT4_GROUP = 64
+"""Inputs that share a scale; divides the widths of all models here."""
+_LARGEST = {"int8": 127.0, "fp8": 448.0, "int4": 7.0}
+_FORMATS = {"int8": "int-quantized", "fp8": "float-quantized", "int4": "pack-quantized"}
 _LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -25,30 +30,81 @@ def vllm_config(quantization: Quantization) -> dict[str, Any] | None:
     """
     if quantization == "none":
         return None
-    eight_bits = {"num_bits": 8, "type": "int", "symmetric": True}
+    number = {
+        "num_bits": 4 if quantization == "int4" else 8,
+        "type": "float" if quantization == "fp8" else "int",
+        "symmetric": True,
+    }
+    weights = {**number, "strategy": "channel", "dynamic": False}
+    activations: dict[str, Any] | None = {**number, "strategy": "token", "dynamic": True}
+    if quantization == "int4":
+        weights |= {"strategy": "group", "group_size": INT4_GROUP}
+        activations = None
     return {
         "quant_method": "compressed-tensors",
-        "format": "int-quantized",
+        "format": _FORMATS[quantization],
         "quantization_status": "compressed",
         "ignore": [],
         "config_groups": {
-            "linear": {
-                "targets": ["Linear"],
-                "weights": {**eight_bits, "strategy": "channel", "dynamic": False},
-                "input_activations": {**eight_bits, "strategy": "token", "dynamic": True},
-            }
+            "linear": {"targets": ["Linear"], "weights": weights, "input_activations": activations}
         },
     }
 
 
-def int8_weights(weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """The same tensors, those of linear layers (out, in) as int8 with `weight_scale` (out, 1)."""
-    for name, tensor in weights:
-        layer, _, kind = name.rpartition(".")
-        if kind != "weight" or layer.rpartition(".")[2] not in _LINEAR:
+def chosen(config: dict[str, Any] | None) -> Quantization:
+    """Which of them a `quantization_config` of ours is."""
+    if not config:
+        return "none"
+    kinds: dict[str, Quantization] = {
+        "int-quantized": "int8",
+        "float-quantized": "fp8",
+        "pack-quantized": "int4",
+    }
+    return kinds[config["format"]]
+
+
+def is_linear(name: str) -> bool:
+    """Whether a tensor is the weight of a linear layer, which alone are rounded."""
+    layer, _, kind = name.rpartition(".")
+    return kind == "weight" and layer.rpartition(".")[2] in _LINEAR
+
+
+def scales(quantization: Quantization, weight: Tensor) -> Tensor:
+    """Of a weight (out, in): (out, 1), or (out, in / group) for int4."""
+    groups = weight.float().abs().unflatten(1, (-1, INT4_GROUP if quantization == "int4" else 1))
+    largest = groups.amax(2) if quantization == "int4" else groups.amax((1, 2)).unsqueeze(1)
+    return largest.clamp_min(1e-12) / _LARGEST[quantization]
+
+
+def quantised(
+    quantization: Quantization, weights: Iterable[tuple[str, Tensor]]
+) -> Iterator[tuple[str, Tensor]]:
+    """The same tensors, those of linear layers (out, in) rounded, with their scales."""
+    tensors = dict(weights)
+    for name, tensor in tensors.items():
+        layer = name.rpartition(".")[0]
+        if name.endswith(".weight_scale"):
+            continue
+        if quantization == "none" or not is_linear(name):
             yield name, tensor
             continue
-        exact = tensor.float()
-        scale = exact.abs().amax(1, keepdim=True).clamp_min(1e-12) / _LARGEST
-        yield name, (exact / scale).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
+        given = tensors.get(f"{layer}.weight_scale") if quantization == "int4" else None
+        scale = scales(quantization, tensor) if given is None else given.float()
+        largest = _LARGEST[quantization]
+        per_input = scale.repeat_interleave(tensor.shape[1] // scale.shape[1], 1)
+        exact = (tensor.float() / per_input).clamp(-largest, largest)
+        if quantization == "int4":
+            yield f"{layer}.weight_packed", packed(exact.round().to(torch.int32))
+            yield f"{layer}.weight_shape", torch.tensor(tensor.shape)
+            yield f"{layer}.weight_scale", scale.to(tensor.dtype)
+            continue
+        is_int = quantization == "int8"
+        yield name, exact.round().to(torch.int8) if is_int else exact.to(torch.float8_e4m3fn)
         yield f"{layer}.weight_scale", scale
+
+
+def packed(values: Tensor) -> Tensor:
+    """Eight values of -8 to 7 in each int32, the first in the lowest bits: (out, in / 8)."""
+    eight = (values + 8).unflatten(1, (-1, 8)).to(torch.int64)
+    shifted = eight << (4 * torch.arange(8))
+    return shifted.sum(2).to(torch.uint32).view(torch.int32)

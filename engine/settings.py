@@ -20,7 +20,7 @@ class EngineSettings:
     checkpoint: Path | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    quantization: Literal["auto", "none", "int8"] = "auto"
+    quantization: Literal["auto", "none", "int8", "fp8", "int4"] = "auto"
     """Weights of the language model's linear layers, made while loading."""
     max_streams: int | None = None
     """Requests the engine runs in one step (vLLM `max_num_seqs`)."""

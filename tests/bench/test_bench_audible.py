@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import opuslib
 
-from bench.audible import SAMPLE_RATE, OnsetFinder, first_audible
+from bench.audible import SAMPLE_RATE, OnsetFinder, PcmOnsetFinder, first_audible
 
 
 def test_onset_is_the_first_sample_above_the_threshold() -> None:
