@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from gateway import characters as ch
@@ -20,6 +21,8 @@ _QUOTE_HOLD: Final = 90.0
 _HOLDS: Final = {**dict.fromkeys(ch.BRACKETS, _BRACKET_HOLD), "'": 45.0}
 """Speech units after which an open bracket or quote is taken as never closed."""
 _NONE: Final = Level.NONE
+_MATTERS: Final = re.compile(f"[{re.escape(ch.TRIGGERS)}\ud800-\udfff]").search
+"""What may begin a gap, or is half of a code point."""
 
 
 class Splitter:
@@ -56,6 +59,11 @@ class Splitter:
 
         Raises ValueError after `finish`.
         """
+        size = self._size + len(text)
+        if size < self._wake and _MATTERS(text) is None:  # the usual case, made short
+            self._more.append(text)
+            self._size = size
+            return []
         if self._done:
             raise ValueError("the turn is finished: no more text can be taken")
         if not text.isascii() or self._halves.pending:
@@ -67,10 +75,9 @@ class Splitter:
             return []
         if self._size < self._wake:
             gap = gaps.PATTERN.search(text)
-            if gap is None:
-                return []
-            if gap.end() == len(text):  # it goes on
-                self._wake = 0
+            if gap is None or gap.end() == len(text):
+                if gap is not None or self._halves.pending:  # it goes on
+                    self._wake = 0
                 return []
         return self._run(False)
 
@@ -78,7 +85,7 @@ class Splitter:
         """End the turn: give all that is left, if there is anything to speak in it."""
         self._more.append(self._halves.finish())
         pieces = self._run(True)
-        self._done = True
+        self._done, self._wake = True, 0
         return pieces
 
     def flush(self) -> list[Piece]:
@@ -118,8 +125,9 @@ class Splitter:
         if self._done:
             raise ValueError("the turn is finished: no more text can be taken")
         draft = self._draft
-        draft.buffer += "".join(self._more)
-        self._more.clear()
+        more = self._more
+        draft.buffer += more[0] if len(more) == 1 else "".join(more)
+        more.clear()
         complete, known, last = self._scan_gaps(final)
         if draft.near_alarm(known) and not draft.settle(final):
             complete = False
@@ -130,9 +138,9 @@ class Splitter:
     def _rest(self, complete: bool) -> list[Piece]:
         """Wait for more text; unless `complete`, its first word may decide a cut."""
         draft = self._draft
-        out = draft.trim()
+        out = draft.trim() if draft.start > draft.base else []
         self._size = len(draft.buffer)
-        self._wake = draft.next_look() if complete else 0
+        self._wake = draft.next_look() if complete and not self._halves.pending else 0
         return out
 
     def _scan_gaps(self, final: bool) -> tuple[bool, int, Level]:
