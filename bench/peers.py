@@ -221,8 +221,11 @@ async def _levels(
     options: argparse.Namespace, url: str, pid: int, kind: type[User]
 ) -> dict[str, Any]:
     windows: list[dict[str, Any]] = []
-    largest = 0
-    for streams in options.levels:
+    largest, failed = 0, False
+    for streams in [level for level in options.levels for _ in range(2)]:
+        # Once more after a failure: a neighbour of a virtual machine is no limit of a server.
+        if windows and windows[-1]["streams"] == streams and not failed:
+            continue
         options.streams = streams
         window = await run_window(
             load.habits_of(options, url),
@@ -238,9 +241,12 @@ async def _levels(
         del found["timeline"]
         windows.append(found)
         latest = found["first_audible_ms"]["p99"]
-        if found["gapless_share"] < PASSING_SHARE or latest is None or latest > LATEST_MS:
+        again = failed
+        failed = found["gapless_share"] < PASSING_SHARE or latest is None or latest > LATEST_MS
+        if not failed:
+            largest = streams
+        elif again:
             break
-        largest = streams
     return {"windows": windows, "largest": largest}
 
 

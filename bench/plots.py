@@ -185,6 +185,41 @@ def plot_peers(result: dict[str, Any], path: Path) -> None:
     _save(figure, path)
 
 
+def plot_quantisation(result: dict[str, Any], path: Path) -> None:
+    """Speed at 16 streams against agreement with float32."""
+    figure, (speed, agreement) = _figure(2)
+    rows = [row for row in result["rows"] if row["rounds"]][::-1]
+    names = [row["variant"] for row in rows]
+    rates = [row["rounds"][0]["frames_per_second"]["16"]["p50"] for row in rows]
+    same = [100 * row["rounds"][0]["agreement"]["codes"] for row in rows]
+    speed.barh(names, rates, color=_OURS)
+    speed.set(title="frames/s at 16 streams")
+    agreement.barh(names, same, color=_OURS)
+    agreement.set(title="same codes as float32, %", xlim=(min([*same, 90.0]) - 2, 100))
+    agreement.set_yticklabels([])
+    for axes in (speed, agreement):
+        axes.grid(alpha=0.3, axis="x")
+    _save(figure, path)
+
+
+def plot_gpu_fleet(result: dict[str, Any], path: Path) -> None:
+    """Gapless share and first audio against listeners, a line for each fleet."""
+    figure, (shares, firsts) = _figure(2)
+    kinds = sorted({(row["gpus"], row["engines"]) for row in result["rows"]})
+    for gpus, engines in kinds:
+        rows = [r for r in result["rows"] if (r["gpus"], r["engines"]) == (gpus, engines)]
+        at = [row["streams"] for row in rows]
+        label = f"{engines} engines, {gpus} GPUs"
+        shares.plot(at, [100 * row["gapless_share"] for row in rows], "o-", label=label)
+        firsts.plot(at, [row["first_audio_ms"]["p99"] for row in rows], "o-", label=label)
+    shares.set(xlabel="listeners", title="gapless, %", ylim=(-3, 103))
+    firsts.set(xlabel="listeners", title="first audio p99, ms", yscale="log")
+    for axes in (shares, firsts):
+        axes.grid(alpha=0.3)
+    shares.legend()
+    _save(figure, path)
+
+
 PLOTS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "gpu": plot_gpu,
     "capacity": plot_capacity,
@@ -192,5 +227,7 @@ PLOTS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "features": plot_features,
     "sweep": plot_sweep,
     "peers": plot_peers,
+    "quantisation": plot_quantisation,
+    "gpu-fleet": plot_gpu_fleet,
 }
 """By the `kind` a result carries."""

@@ -162,7 +162,7 @@ def peers(result: Result) -> str:
             for window in each["windows"]
             if window["streams"] == max(largest, 1)
         ]
-        window = merged(at)
+        window = at[-1]
         error = result.get("word_error", {}).get(row["variant"])
         cells = [
             row["variant"],
@@ -172,6 +172,107 @@ def peers(result: Result) -> str:
             _parts(window["first_audible_ms"], "p50", "p99"),
             _number(window["cpu_seconds_per_audio_second"]),
             f"{error['word_error']:.1%}" if error else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def quantisation(result: Result) -> str:
+    """A `bench.quantisation` result."""
+    lines = [
+        "| weights and cache | language model, MB | memory, MiB | frames/s at 1 / 16 streams"
+        " | same codes as float32 | same frames | word error | DNSMOS |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        name = row["variant"]
+        if not row["rounds"]:
+            if name in result["errors"]:
+                lines.append(f"| {name} | refused by vLLM here | | | | | | |")
+            continue
+        found, heard = merged(row["rounds"]), result.get("judged", {}).get(name)
+        rates = [found["frames_per_second"][streams]["p50"] for streams in ("1", "16")]
+        cells = [
+            name,
+            _number(found["weights_mb"]),
+            _number(found["memory_mib"]),
+            " / ".join(map(_number, rates)),
+            f"{found['agreement']['codes']:.1%}",
+            f"{found['agreement']['frames']:.1%}",
+            f"{heard['word_error']:.1%}" if heard else "",
+            _number(heard["dnsmos"]) if heard else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def gpu_table(result: Result) -> str:
+    """The `table` part of `bench.gpu_slice`: requests a second, latency, memory, utilisation."""
+    lines = [
+        "| clients | | requests/s | p50 / p99, ms | GPU, GiB / % | ours over it |",
+        "| ---: | --- | ---: | ---: | ---: | ---: |",
+    ]
+    names = {
+        "engine": "Voxgate",
+        "reference_batched": "reference, its own batching",
+        "reference_one_after_another": "reference, one after another",
+    }
+    for row in result["rows"]:
+        for side, name in names.items():
+            if side not in row:
+                continue
+            found, used = row[side], row[side].get("gpu")
+            ratio = row["engine"]["qps"] / found["qps"]
+            cells = [
+                str(row["clients"]),
+                name,
+                _number(found["qps"]),
+                _parts(found["ms"], "p50", "p99"),
+                f"{used['memory_gib']:g} / {used['utilisation_percent']:g}" if used else "",
+                "" if side == "engine" else f"{ratio:.3g}x",
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def gpu_variants(result: Result) -> str:
+    """Features, sweeps and quantisation of `bench.gpu_slice`."""
+    lines = [
+        "| variant | frames/s | first audio alone p50, ms | listeners | gapless"
+        " | their first audio p50 / p99, ms | GPU, GiB / % |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        heard, used = row["listeners"], row.get("gpu")
+        cells = [
+            row["variant"],
+            _number(row["frames_per_second"]),
+            _parts(row["alone"]["first_audio_ms"], "p50"),
+            str(heard["streams"]),
+            f"{heard['gapless_share']:.1%}",
+            _parts(heard["first_audio_ms"], "p50", "p99"),
+            f"{used['memory_gib']:g} / {used['utilisation_percent']:g}" if used else "",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += [f"| {name} | does not run | | | | | |" for name in result["errors"]]
+    return "\n".join(lines)
+
+
+def gpu_fleet(result: Result) -> str:
+    """Engines on GPUs, of `bench.gpu_slice`."""
+    lines = [
+        "| engines | GPUs | listeners | gapless | speech a second, s"
+        " | first audio p50 / p99, ms | GPU, GiB / % |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in result["rows"]:
+        used = row.get("gpu")
+        cells = [
+            *(str(row[name]) for name in ("engines", "gpus", "streams")),
+            f"{row['gapless_share']:.1%}",
+            _number(row["audio_seconds_per_second"]),
+            _parts(row["first_audio_ms"], "p50", "p99"),
+            f"{used['memory_gib']:g} / {used['utilisation_percent']:g}" if used else "",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -248,5 +349,9 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "features": features,
     "sweep": sweep,
     "peers": peers,
+    "quantisation": quantisation,
+    "gpu-table": gpu_table,
+    "gpu-variants": gpu_variants,
+    "gpu-fleet": gpu_fleet,
 }
 """By the `kind` a result carries."""
