@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from engine.api import SAMPLE_RATE
@@ -11,6 +11,7 @@ from gateway.pauses import milliseconds
 from gateway.protocol import Caption, ServerMessage, TurnCancelled, TurnDone
 
 _MOST_CUES = 2_000
+_CUES_AT_ONCE = 10
 _LEAST_SAMPLES = SAMPLE_RATE // 100
 """Cues without any length are not shown by players."""
 
@@ -64,18 +65,37 @@ class Transcript:
         self, turn: int | None = None, text: Literal["written", "spoken"] = "written"
     ) -> str:
         """WebVTT of the whole session, or of one turn on its own clock."""
-        parts = ["WEBVTT\n"]
-        for base, caption in self._cues:
-            if turn not in (None, caption.turn):
-                continue
-            at = base if turn is None else 0
-            body = _written(caption, at) if text == "written" else _escaped(caption.spoken)
-            if caption.end_sample is None or not body:
-                continue
-            end = max(caption.end_sample, caption.start_sample + _LEAST_SAMPLES)
-            times = f"{_time(at + caption.start_sample)} --> {_time(at + end)}"
-            parts.append(f"{caption.turn}-{caption.piece}\n{times}\n{body}\n")
-        return "\n".join(parts)
+        return "".join(self.parts(turn, text))
+
+    def parts(
+        self, turn: int | None = None, text: Literal["written", "spoken"] = "written"
+    ) -> Iterator[str]:
+        """The document as it is now, in parts that take a millisecond or two each: whole, it would
+        keep the event loop for half a second."""
+        return _document(tuple(self._cues), turn, text)
+
+
+def _document(
+    cues: Sequence[_Cue], turn: int | None, text: Literal["written", "spoken"]
+) -> Iterator[str]:
+    part = ["WEBVTT\n"]
+    for count, (base, caption) in enumerate(cues, 1):
+        if turn in (None, caption.turn):
+            part.append(_cue(caption, base if turn is None else 0, text))
+        if count % _CUES_AT_ONCE == 0:
+            yield "".join(part)
+            part.clear()
+    yield "".join(part)
+
+
+def _cue(caption: Caption, at: int, text: Literal["written", "spoken"]) -> str:
+    """The cue after a blank line; nothing where there is nothing to show."""
+    body = _written(caption, at) if text == "written" else _escaped(caption.spoken)
+    if caption.end_sample is None or not body:
+        return ""
+    end = max(caption.end_sample, caption.start_sample + _LEAST_SAMPLES)
+    times = f"{_time(at + caption.start_sample)} --> {_time(at + end)}"
+    return f"\n{caption.turn}-{caption.piece}\n{times}\n{body}\n"
 
 
 def _shortened(caption: Caption, heard: int, cancelled: TurnCancelled) -> Caption:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Literal, cast
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from gateway.http.health import json_response
 from gateway.transcript import Transcript
@@ -23,12 +24,21 @@ def captions_response(transcript: Transcript | None, query: Mapping[str, str]) -
     text = query.get("text", "written")
     if text not in _TEXTS:
         return _refused(400, "bad_field", "`text` is `written` or `spoken`.")
-    body = transcript.webvtt(
+    parts = transcript.parts(
         int(turn) if turn is not None else None, cast(Literal["written", "spoken"], text)
     )
-    return Response(
-        body, media_type="text/vtt; charset=utf-8", headers={"Cache-Control": "no-store"}
+    return StreamingResponse(
+        _in_turns(parts),
+        media_type="text/vtt; charset=utf-8",
+        headers={"Cache-Control": "no-store"},
     )
+
+
+async def _in_turns(parts: Iterator[str]) -> AsyncIterator[str]:
+    """Part by part, everybody else in between."""
+    for part in parts:
+        yield part
+        await asyncio.sleep(0)
 
 
 def _refused(status: int, code: str, message: str) -> Response:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import re
 from itertools import pairwise
 
 import pytest
 from session_harness import Harness
+from starlette.responses import Response
+from starlette.types import Message
 
 from gateway.http.captions import captions_response
 from gateway.transcript import Transcript
@@ -155,10 +158,48 @@ def test_a_piece_being_made_waits_for_its_end() -> None:
         ({"turn": "1", "text": "spoken"}, 200, b"WEBVTT"),
     ],
 )
-def test_queries(query: dict[str, str], status: int, code: bytes) -> None:
+async def test_queries(query: dict[str, str], status: int, code: bytes) -> None:
     response = captions_response(Transcript(), query)
     assert response.status_code == status
-    assert code in bytes(response.body)
+    assert code in await body(response)
+
+
+async def body(response: Response) -> bytes:
+    """What the client of a response gets."""
+    sent = []
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+
+    async def receive() -> Message:
+        return await asyncio.Future()
+
+    await response({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send)
+    return b"".join(sent)
+
+
+async def test_others_work_while_a_long_document_is_made() -> None:
+    h = Harness(start={"live": False})
+    h.send("text.append", text="One two. " * 150)
+    h.send("turn.end")
+    h.speak_all(480)
+    done = False
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(others())
+    document = await body(captions_response(h.session.transcript, {}))
+    done = True
+    await working
+    pieces = len(cues(document.decode()))
+    assert pieces > 50
+    assert turns >= pieces // 20
+    assert document.decode() == h.session.transcript.webvtt()
 
 
 def test_no_such_session() -> None:
