@@ -30,6 +30,7 @@ import soundfile
 from websockets.asyncio.client import connect
 
 from engine.align.words import spoken_words
+from engine.api import Language
 from engine.frontend.phonemes import Alphabet
 from engine.frontend.text import TextFrontend
 from gateway.client import Audio, VoiceClient, stream_url
@@ -131,9 +132,9 @@ def words(text: str) -> str:
     return re.sub(r"[^a-z ]", "", text.lower())
 
 
-def mandarin_error(text: str, pcm: Pcm) -> float:
+def segment_error(text: str, language: Language, pcm: Pcm) -> float:
     """Share of the text's segments that the recogniser did not hear."""
-    said = segments(heard_symbols(frontend().read(text, "zh").phonemes))
+    said = segments(heard_symbols(frontend().read(text, language).phonemes))
     return edit_distance(said, segments(recogniser().heard(pcm))) / len(said)
 
 
@@ -155,8 +156,23 @@ def test_mandarin_is_understood(gateway: Gateway, tmp_path: Path, voice: str) ->
     out = tmp_path / "out.wav"
     gateway.say(MANDARIN, "-o", str(out), "--seed", "1", "--voice", voice)
     pcm = read(out)
-    assert mandarin_error(MANDARIN, pcm) < 0.4
-    assert mandarin_error(OTHER_MANDARIN, pcm) > 0.6
+    assert segment_error(MANDARIN, "zh", pcm) < 0.4
+    assert segment_error(OTHER_MANDARIN, "zh", pcm) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "language"),
+    [("Tomorrow.", "Picture.", "en"), ("明天。", "老师。", "zh")],
+)
+def test_a_single_word_is_a_word(
+    gateway: Gateway, tmp_path: Path, word: str, other: str, language: Language
+) -> None:
+    out = tmp_path / "out.wav"
+    gateway.say(word, "-o", str(out), "--seed", "1")
+    pcm = read(out)
+    assert pcm.size < 1.5 * 24_000
+    assert segment_error(word, language, pcm) <= 0.34
+    assert segment_error(other, language, pcm) > 0.5
 
 
 def test_text_streams_in_and_speech_follows(gateway: Gateway, tmp_path: Path) -> None:
