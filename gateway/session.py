@@ -16,18 +16,17 @@ from typing import Any
 
 from engine.api import SAMPLE_RATE, AudioChunk, SpeechError
 from gateway import protocol
-from gateway.actions import CancelPiece, Close, Command, Observer, Outgoing, Resume, StartPiece
+from gateway.actions import Close, Command, Observer, Outgoing, Resume
 from gateway.answers import Answers
 from gateway.cutting import CLAUSE_SILENCE_S, WORD_SILENCE_S
-from gateway.errors import ERRORS
 from gateway.intake import Intake
 from gateway.loudness import Leveller
+from gateway.making import Making
 from gateway.offer import Offer
 from gateway.outlet import Outlet
 from gateway.piece import Piece
 from gateway.protocol import Error, ProtocolError
 from gateway.resend import Resend
-from gateway.scheduler import Scheduler
 from gateway.settings import Settings
 from gateway.timeline import Packet
 from gateway.transcript import Transcript
@@ -72,10 +71,10 @@ class Session:
         self._start: protocol.SessionStart | None = None
         self._start_by = now + settings.start_timeout_seconds
         self._turns = Turns()
-        self._scheduler = Scheduler(settings)
+        self._making = Making(settings, observer)
         self._keys = count()
         self._leveller = Leveller()
-        self._commands: list[Command] = []
+        self._resume: list[Command] = []
         self._answers = Answers(observer)
         self._outlet = Outlet(self._turns, observer, now)
         self.intake = Intake(settings)
@@ -143,44 +142,13 @@ class Session:
 
     def audio(self, key: int, chunk: AudioChunk, now: float) -> None:
         """Audio of a piece; the final chunk ends it."""
-        piece = self._scheduler.running(key)
-        if piece is None:
-            return
-        verdict = piece.guard.feed(chunk.pcm) if piece.guard is not None else None
-        if verdict is None:
-            piece.turn.audio(piece, chunk.pcm, now, chunk.words)
-        if verdict is not None or (chunk.final and chunk.truncated and not piece.laid):
-            self._ran_away(piece, verdict or "limit", chunk, now)
-        elif chunk.final:
-            # What ran on to its limit is no example for the next piece.
-            self._scheduler.done(piece, None if chunk.truncated else chunk.context)
-            outcome = "truncated" if chunk.truncated else "done"
-            self._observer.piece_over(outcome, piece.turn.number, piece.index)
-            self._observer.prompt(chunk.prompt_tokens, chunk.cached_tokens)
-        self._schedule(now)
+        if self._making.audio(key, chunk, now):
+            self._schedule(now)
 
     def failed(self, key: int, error: SpeechError, now: float) -> None:
         """The engine gave up on a piece. It is tried again if nobody heard any of it."""
-        piece = self._scheduler.running(key)
-        if piece is None:
-            return
-        self._give_up(piece, error, now)
-        self._schedule(now)
-
-    def _give_up(self, piece: Piece, error: SpeechError, now: float) -> bool:
-        """An attempt at a piece is over without success; returns whether there will be another."""
-        again = self._scheduler.failed(piece, error, now)
-        outcome = "retried" if again else "failed"
-        self._observer.piece_over(outcome, piece.turn.number, piece.index)
-        return again
-
-    def _ran_away(self, piece: Piece, verdict: str, chunk: AudioChunk, now: float) -> None:
-        """A piece does not find its end: speak it anew if nobody heard it, else end it here."""
-        error = SpeechError("runaway", ERRORS["runaway"].meaning, retryable=True)
-        again = self._give_up(piece, error, now)
-        self._observer.runaway(verdict, "retried" if again else "ended")
-        if not chunk.final:
-            self._commands.append(CancelPiece(piece.key))
+        if self._making.failed(key, error, now):
+            self._schedule(now)
 
     def tick(self, now: float) -> None:
         """Time passed; see `deadline`."""
@@ -215,7 +183,7 @@ class Session:
 
     def abandon(self) -> None:
         """The client is gone: cancel everything."""
-        self._commands.extend(CancelPiece(piece.key) for piece in self._scheduler.drop())
+        self._making.abandon()
         for turn in self._turns.queue:
             self._observer.turn_over("abandoned", turn.number)
         self._turns.queue.clear()
@@ -227,8 +195,8 @@ class Session:
 
     def commands(self) -> list[Command]:
         """Commands since the last call."""
-        commands, self._commands = self._commands, []
-        return commands
+        resume, self._resume = self._resume, []
+        return [*self._making.commands(), *resume]
 
     @property
     def resumable(self) -> bool:
@@ -250,7 +218,7 @@ class Session:
 
     def accepts(self, key: int) -> bool:
         """Whether more audio of a piece may be fetched from the engine now."""
-        piece = self._scheduler.running(key)
+        piece = self._making.running(key)
         if piece is None:
             return True
         if self._turns.buffered < self._settings.audio_buffer_seconds * SAMPLE_RATE:
@@ -327,7 +295,7 @@ class Session:
     def _on_resume(self, message: protocol.SessionResume) -> None:
         if self._start is not None:
             raise ProtocolError("already_started")
-        self._commands.append(Resume(message.token, message.received))
+        self._resume.append(Resume(message.token, message.received))
 
     def _on_update(self, update: protocol.SessionUpdate, now: float) -> None:
         self._warn(self._wishes.change(update))
@@ -406,9 +374,7 @@ class Session:
 
     def _cancel(self, cuts: list[Cut], now: float) -> None:
         for turn, heard, estimated in cuts:
-            for piece in self._scheduler.drop(turn):
-                self._commands.append(CancelPiece(piece.key))
-                self._observer.piece_over("cancelled", turn.number, piece.index)
+            self._making.cancel(turn)
             if self._turns.remove(turn):
                 self._observer.turn_over("cancelled", turn.number)
             for answer in turn.cancel(heard, estimated=estimated):
@@ -452,7 +418,7 @@ class Session:
     def _take_in(self, turn: Turn, pieces: list[Piece], now: float) -> None:
         if pieces and pieces[0].index == 0:
             turn.awaited = turn is self._turns.queue[0] and self._turns.lead(now) <= 0.0
-        self._scheduler.add(pieces)
+        self._making.add(pieces)
 
     def _finish(self, close: Close, now: float) -> None:
         self._read_all(now)
@@ -477,12 +443,8 @@ class Session:
         if self._start is None:
             wake.append(self._start_by if self._answers.closing is None else None)
         else:
-            for piece, urgency in self._scheduler.start(now, lead, live=self._start.live):
-                self._commands.append(StartPiece(piece.key, piece.turn.request(piece, urgency)))
-                self._observer.piece_started(
-                    piece.turn.number, piece.index, piece.attempts, piece.text
-                )
-            wake += (self._scheduler.wake, self.intake.wake(now))
+            self._making.start(now, lead, live=self._start.live)
+            wake += (self._making.wake, self.intake.wake(now))
         soonest = min((at for at in wake if at is not None), default=None)
         self._deadline = None if soonest is None else max(soonest, now + _TICK_SECONDS)
 
@@ -494,7 +456,7 @@ class Session:
         turn = self._turns.open
         while turn is not None and turn.uncut and turn.release_stage < len(_SILENCES):
             silence = _SILENCES[turn.release_stage]
-            if silence and not self._scheduler.idle:
+            if silence and not self._making.idle:
                 return None
             due = max(turn.text_at + silence, now + lead - _RELEASE_LEAD_SECONDS)
             if due > now:
