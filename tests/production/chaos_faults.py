@@ -42,11 +42,17 @@ def fault(what: str, *arguments: str, expect: str = "nobody harmed", **options: 
     return register
 
 
-def engine_processes(stage: Stage) -> list[psutil.Process]:
-    """The vLLM processes of the gateway."""
-    children = psutil.Process(stage.server.process.pid).children(recursive=True)
-    found = [each for each in children if "EngineCore" in " ".join(each.cmdline() or [each.name()])]
-    return found or [each for each in children if each.memory_info().rss > 200 * 2**20]
+def engine_processes(stage: Stage, *, named: bool = False) -> list[psutil.Process]:
+    """The vLLM processes of the gateway. `named`: only those that have their name already."""
+    found: list[psutil.Process] = []
+    large: list[psutil.Process] = []
+    for each in psutil.Process(stage.server.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "EngineCore" in " ".join(each.cmdline() or [each.name()]):
+                found.append(each)
+            elif each.memory_info().rss > 200 * 2**20:
+                large.append(each)
+    return found if found or named else large
 
 
 @fault(

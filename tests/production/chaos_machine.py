@@ -10,6 +10,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -132,6 +133,38 @@ async def engine_out_of_memory(stage: Stage) -> None:
         assert int(kills[kills.index("oom_kill") + 1]) > 0
         await stage.recovered()
         await stage.all_heard()
+
+
+@fault(
+    "the engine's process is killed five times in a row, each time as soon as there is one",
+    "--piece-retry-seconds",
+    "120",
+    expect="a clear code",
+    scripted=False,
+)
+async def engine_crash_loop(stage: Stage) -> None:
+    stage.listen(2, turns=2)
+    await asyncio.sleep(2)
+    killed: dict[int, float] = {}
+    ready = 0.0
+    async with asyncio.timeout(200):
+        while len(killed) < 5:
+            for victim in engine_processes(stage, named=True):
+                if victim.pid not in killed:
+                    killed[victim.pid] = time.monotonic()
+                    victim.kill()
+            if killed:
+                await asyncio.sleep(0.1)
+                if await stage.server.status("/health/ready") == 200:
+                    ready = time.monotonic()
+    times = list(killed.values())
+    gaps = [later - at for at, later in pairwise(times)]
+    stage.result.note = "started again after " + ", ".join(f"{gap:.1f}" for gap in gaps) + " s"
+    # The answer of before the first one is kept for some seconds.
+    assert ready < times[0] + 6, "ready without an engine"
+    assert gaps[-1] > gaps[0] + 3, "no back-off"
+    await stage.recovered()
+    await stage.all_heard()
 
 
 @fault(
