@@ -15,9 +15,9 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from gateway.door import Door
 from gateway.http.health import json_response
-from gateway.http.jobs import Jobs
+from gateway.http.jobs import BatchTask, Jobs
 from gateway.http.jobstore import Job, StoreError, Task
-from gateway.http.native import TtsBody, error_reply
+from gateway.http.native import error_reply
 from gateway.http.replies import read_body, server_sent
 from gateway.http.sound import NATIVE
 from gateway.link import GatewayError
@@ -29,16 +29,10 @@ _BODY_BYTES = 16 * 2**20
 _MEDIA_TYPES = {sound.name: media_type for media_type, sound in NATIVE.items()}
 
 
-class BatchTask(TtsBody):
-    """One text. `id` comes back in the status."""
-
-    id: str | None = Field(default=None, max_length=128)
-
-
 class BatchBody(BaseModel):
     """The body of `POST /batch_tts`."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="forbid")
 
     tasks: list[BatchTask] = Field(min_length=1)
     format: Literal["wav", "ogg", "mp3", "flac", "aac", "pcm"] = "wav"

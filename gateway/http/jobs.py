@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import Field
+
 from gateway.containers import wav_header
 from gateway.door import Door
 from gateway.http.jobstore import JobStore, StoreError, Task
@@ -30,6 +32,12 @@ _WAIT_SECONDS = 1.0
 _SWEEP_SECONDS = 60.0
 _STORE_SECONDS = 2.0
 """Between two looks whether a full disk has room again."""
+
+
+class BatchTask(TtsBody):
+    """One text. `id` comes back in the status."""
+
+    id: str | None = Field(default=None, max_length=128)
 
 
 class Jobs:
@@ -156,7 +164,7 @@ class Jobs:
     async def _speak(self, task: Task, owner: str, sound: Sound) -> tuple[bytes, int]:
         """One whole file, and its length in milliseconds."""
         door = self._door
-        body = TtsBody.model_validate(task.request)
+        body = BatchTask.model_validate(task.request)
         limit = door.settings.max_request_chars
         wish = replace(wish_of(body, door.voices, door.limits.styles, limit), pace="idle")
         whole = sound.media_type == "audio/wav"

@@ -40,7 +40,7 @@ class TtsBody(BaseModel):
     `speaker_id`: the id of a voice, or its place in `GET /v1/audio/voices` from 0.
     """
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     text: str
     speaker_id: str | int = "default"

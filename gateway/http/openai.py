@@ -50,7 +50,7 @@ class VoiceId(BaseModel):
 class SpeechBody(BaseModel):
     """The body of `POST /v1/audio/speech`."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     model: str
     input: Annotated[str, Field(min_length=1)]
@@ -85,7 +85,8 @@ def error_reply(failure: GatewayError) -> Response:
         "error": {
             "message": message,
             "type": kind,
-            "param": failure.field,
+            # A voice may be named in two ways, which is nobody's business.
+            "param": failure.field.split(".")[0] if failure.field else None,
             "code": _CODES.get(failure.code, failure.code),
         }
     }

@@ -103,6 +103,8 @@ def _elevenlabs_paths() -> Json:
             _query(
                 "output_format", {"enum": list(ELEVENLABS), "default": elevenlabs.DEFAULT_FORMAT}
             ),
+            _query("enable_logging", {"type": "boolean", "default": True}),
+            _query("optimize_streaming_latency", {"type": "integer", "minimum": 0, "maximum": 4}),
         ],
         "requestBody": _body(elevenlabs.SpeechBody),
     }
@@ -125,6 +127,13 @@ def _elevenlabs_paths() -> Json:
         _query("voice_ids", array(STRING)),
         _query("page_size", {"type": "integer", "minimum": 1, "maximum": 100, "default": 10}),
         _query("next_page_token", {"type": "string", "pattern": "^[0-9]{1,9}$"}),
+        _query("sort", {"enum": ["name", "created_at_unix"]}),
+        _query("sort_direction", {"enum": ["asc", "desc"]}),
+        _query("category", STRING),
+        _query("voice_type", STRING),
+        _query("fine_tuning_state", STRING),
+        _query("collection_id", STRING),
+        _query("include_total_count", {"type": "boolean"}),
     ]
     found = object_(
         {"voices": array(ref("Voice")), "has_more": {"type": "boolean"}, "total_count": INTEGER},

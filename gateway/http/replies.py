@@ -27,8 +27,8 @@ Wrap = Callable[[Part], bytes]
 
 
 async def read_body(request: Request, model: type[Model], limit: int) -> Model:
-    """The JSON body. Raises `GatewayError`: `bad_json`, `text_too_long` or `bad_field`, with the
-    field that is wrong."""
+    """The JSON body. Raises `GatewayError`: `bad_json`, `text_too_long`, `unknown_parameter` or
+    `bad_field`, with the field that is wrong."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -42,6 +42,9 @@ async def read_body(request: Request, model: type[Model], limit: int) -> Model:
             message = f"The body is not JSON: {first['ctx']['error']}."
             raise GatewayError("bad_json", message) from None
         field = ".".join(str(part) for part in first["loc"]) or None
+        if first["type"] == "extra_forbidden":
+            message = f"There is no field `{field}` here."
+            raise GatewayError("unknown_parameter", message, field=field) from None
         message = f"`{field}`: {first['msg']}." if field else f"{first['msg']}."
         raise GatewayError("bad_field", message, field=field) from None
 

@@ -40,6 +40,7 @@ _STATUS = {
     "unsupported_format": BAD_REQUEST,
     "unsupported_emotion": BAD_REQUEST,
     "unsupported_parameter": BAD_REQUEST,
+    "unknown_parameter": BAD_REQUEST,
     "model_not_found": NOT_FOUND,
     "unknown_url": NOT_FOUND,
     "method_not_allowed": 405,

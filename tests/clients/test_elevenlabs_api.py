@@ -137,6 +137,12 @@ class TestHttp:
             ({"voice_settings": VoiceSettings(speed=4.0)}, 400, "invalid_voice_settings"),
             ({"voice_settings": VoiceSettings(style=0.5)}, 400, "unsupported_parameter"),
             ({"apply_text_normalization": "off"}, 400, "unsupported_parameter"),
+            ({"audio_effects": {"pan": 0.5}}, 400, "unsupported_parameter"),
+            (
+                {"pronunciation_dictionary_locators": [{"pronunciation_dictionary_id": "a"}]},
+                400,
+                "unsupported_parameter",
+            ),
         ],
     )
     async def test_refusals(self, run: Run, wishes: dict[str, Any], status: int, code: str) -> None:
@@ -162,6 +168,102 @@ class TestHttp:
         assert answer.status_code == 422
         assert answer.json()["detail"][0]["loc"] == ["body", "text"]
 
+    @pytest.mark.parametrize(
+        ("body", "query", "place"),
+        [
+            ({"text": 5}, {}, ["body", "text"]),
+            ({"text": "Hi.", "seed": -1}, {}, ["body", "seed"]),
+            ({"text": "Hi.", "seed": 2**32}, {}, ["body", "seed"]),
+            ({"text": "Hi.", "model_id": []}, {}, ["body", "model_id"]),
+            ({"text": "Hi.", "voice_settings": 5}, {}, ["body", "voice_settings"]),
+            (
+                {"text": "Hi.", "voice_settings": {"stability": 1.1}},
+                {},
+                ["body", "voice_settings", "stability"],
+            ),
+            (
+                {"text": "Hi.", "voice_settings": {"speed": "fast"}},
+                {},
+                ["body", "voice_settings", "speed"],
+            ),
+            (
+                {"text": "Hi.", "apply_text_normalization": "maybe"},
+                {},
+                ["body", "apply_text_normalization"],
+            ),
+            ({"text": "Hi.", "previous_request_ids": "a"}, {}, ["body", "previous_request_ids"]),
+            ({"text": "Hi."}, {"enable_logging": "perhaps"}, ["query", "enable_logging"]),
+            (
+                {"text": "Hi."},
+                {"optimize_streaming_latency": "5"},
+                ["query", "optimize_streaming_latency"],
+            ),
+            ([], {}, ["body"]),
+        ],
+    )
+    async def test_every_malformed_field_is_named(
+        self, run: Run, body: Any, query: dict[str, str], place: list[str]
+    ) -> None:
+        async with run() as running, httpx.AsyncClient(base_url=running.url) as http:
+            answer = await http.post("/v1/text-to-speech/ann", json=body, params=query)
+            assert not running.engine.requests
+        assert answer.status_code == 422
+        [error] = answer.json()["detail"]
+        assert error["loc"] == place
+        assert error["msg"]
+
+    async def test_bodies_that_are_no_json_are_refused(self, run: Run) -> None:
+        async with run() as running, httpx.AsyncClient(base_url=running.url) as http:
+            url = "/v1/text-to-speech/ann"
+            for answer in (
+                await http.post(url, data={"text": "Hi."}),
+                await http.post(url, files={"text": b"Hi."}),
+                await http.post(url),
+            ):
+                assert answer.status_code == 422
+                assert answer.json()["detail"][0]["loc"] == ["body"]
+            # What a body is called does not matter.
+            for kind in ({}, {"content-type": "text/plain"}):
+                answer = await http.post(url, content=b'{"text": "Hi."}', headers=kind)
+                assert answer.status_code == 200
+
+    async def test_what_is_left_out_is_told(self, run: Run) -> None:
+        async with run() as running:
+            async with client(running).text_to_speech.with_raw_response.stream(
+                "ann",
+                text=TEXT,
+                enable_logging=False,
+                optimize_streaming_latency=3,
+                previous_text="Before.",
+                next_text="After.",
+                previous_request_ids=["a"],
+                apply_text_normalization="on",
+                apply_language_text_normalization=False,
+                use_pvc_as_ivc=True,
+                voice_settings=VoiceSettings(use_speaker_boost=False, stability=0.4),
+                request_options={"additional_body_parameters": {"mood": 1, "a\r\nb": 2}},
+            ) as answer:
+                assert [part async for part in answer.data]
+        assert answer.headers["x-voxgate-ignored"].split(", ") == [
+            "optimize_streaming_latency",
+            "stability",
+            "previous_text",
+            "next_text",
+            "previous_request_ids",
+            "use_pvc_as_ivc",
+            "mood",
+        ]
+
+    async def test_a_server_that_records_says_so(self, run: Run, tmp_path: Path) -> None:
+        async with run(record_dir=str(tmp_path)) as running:
+            with pytest.raises(ApiError) as refused:
+                await spoken(running, enable_logging=False)
+            assert await spoken(running, enable_logging=True)
+            async with socket(running, enable_logging="false") as connection:
+                assert (await rest(connection))[-1]["error"] == "unsupported_parameter"
+        assert refused.value.status_code == 400
+        assert refused.value.body["detail"]["param"] == "enable_logging"
+
     async def test_a_full_server_is_busy(self, run: Run) -> None:
         async with run(max_sessions=1) as running:
             async with running.client():
@@ -185,6 +287,14 @@ class TestHttp:
             rest = await api.voices.search(page_size=2, next_page_token=first.next_page_token)
             assert [voice.voice_id for voice in rest.voices] == ["bao"]
             assert [v.voice_id for v in (await api.voices.search(search="ANN")).voices] == ["ann"]
+            named = await api.voices.search(sort="name", sort_direction="desc")
+            assert [voice.voice_id for voice in named.voices] == ["default", "bao", "ann"]
+            assert len((await api.voices.search(category="premade")).voices) == 3
+            for filters in ({"category": "cloned"}, {"voice_type": "personal"}):
+                wanted: Any = filters
+                assert not (await api.voices.search(**wanted)).voices
+            with pytest.raises(UnprocessableEntityError):
+                await api.voices.search(sort="beauty")
             models = await api.models.list()
             assert {"voxgate", "eleven_flash_v2_5"} <= {model.model_id for model in models}
             assert all(model.can_do_text_to_speech for model in models)
@@ -327,6 +437,13 @@ class TestStreamInput:
             ("ann", {"output_format": "midi"}, {"text": " "}, "unknown_format"),
             ("ann", {"language_code": "fr"}, {"text": " "}, "unsupported_language"),
             ("ann", {"inactivity_timeout": "181"}, {"text": " "}, "bad_field"),
+            ("ann", {"auto_mode": "perhaps"}, {"text": " "}, "bad_field"),
+            ("ann", {"seed": "-1"}, {"text": " "}, "bad_field"),
+            ("ann", {"optimize_streaming_latency": "9"}, {"text": " "}, "bad_field"),
+            ("ann", {"apply_text_normalization": "no"}, {"text": " "}, "bad_field"),
+            ("ann", {"apply_text_normalization": "off"}, {"text": " "}, "unsupported_parameter"),
+            ("ann", {"enable_ssml_parsing": "true"}, {"text": " "}, "unsupported_parameter"),
+            ("ann", {}, {"text": " ", "voice_settings": {"stability": 2}}, "bad_field"),
             ("ann", {}, {"text": 5}, "bad_field"),
             ("ann", {}, {"text": "Hi. ", "voice_settings": {"speed": 9}}, "invalid_voice_settings"),
             (
@@ -350,6 +467,17 @@ class TestStreamInput:
             assert connection.close_code == 1008
         assert messages[-1]["error"] == error
         assert messages[-1]["message"]
+
+    @pytest.mark.parametrize("path", ["stream-input", "multi-stream-input"])
+    async def test_what_is_left_out_is_told_with_the_first_sound(self, run: Run, path: str) -> None:
+        settings = {"stability": 0.5, "similarity_boost": 0.8, "speed": 1.1}
+        async with run() as running, socket(running, path) as connection:
+            await send(connection, text=" ", voice_settings=settings, mood="glad")
+            await send(connection, text=TEXT + " ")
+            await send(connection, **({"close_socket": True} if "multi" in path else {"text": ""}))
+            messages = await rest(connection)
+        assert messages[0]["ignored"] == ["stability", "similarity_boost", "mood"]
+        assert not any("ignored" in message for message in messages[1:])
 
     async def test_a_server_that_is_full_or_fails_says_so(self, run: Run) -> None:
         engine = FakeSynthesizer(

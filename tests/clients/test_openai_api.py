@@ -196,6 +196,11 @@ async def test_server_sent_events(run: Run) -> None:
         ({"stream_format": "smoke"}, "invalid_value", "stream_format"),
         ({"instructions": "Whisper."}, "unsupported_parameter", "instructions"),
         ({"model": "gpt-9"}, "model_not_found", "model"),
+        ({"voice": 5}, "invalid_value", "voice"),
+        ({"extra_body": {"lang_code": "z"}}, "unknown_parameter", "lang_code"),
+        ({"extra_body": {"input": 5}}, "invalid_value", "input"),
+        ({"extra_body": {"speed": "fast"}}, "invalid_value", "speed"),
+        ({"extra_body": {"instructions": 5}}, "invalid_value", "instructions"),
     ],
 )
 async def test_what_cannot_be_honoured_is_refused(
@@ -208,6 +213,23 @@ async def test_what_cannot_be_honoured_is_refused(
     assert (refused.value.code, refused.value.param) == (code, param)
     assert refused.value.type == "invalid_request_error"
     assert refused.value.message
+
+
+async def test_bodies_that_are_no_json_are_refused(run: Run) -> None:
+    async with run() as running, httpx.AsyncClient(base_url=running.url) as http:
+        url, body = "/v1/audio/speech", b'{"model": "tts-1", "input": "Hi."}'
+        for answer in (
+            await http.post(url, data={"model": "tts-1", "input": "Hi."}),
+            await http.post(url, files={"input": b"Hi."}),
+            await http.post(url, content=b"\xff{}"),
+            await http.post(url, json=[]),
+            await http.post(url),
+        ):
+            assert answer.status_code == 400
+            assert answer.json()["error"]["type"] == "invalid_request_error"
+            assert answer.json()["error"]["message"]
+        for kind in ({}, {"content-type": "text/plain"}):
+            assert (await http.post(url, content=body, headers=kind)).status_code == 200
 
 
 async def test_a_full_server_says_when_to_come_back(run: Run) -> None:

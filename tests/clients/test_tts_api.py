@@ -88,6 +88,9 @@ class TestTts:
             ({"text": "Hi.", "speaker_id": 9}, 404, "unknown_voice", "speaker_id"),
             ({"text": "Hi.", "speed": 9.0}, 400, "bad_speed", "speed"),
             ({"text": "Hi.", "language": "fr"}, 400, "unsupported_language", "language"),
+            ({"text": "Hi.", "pitch": 2}, 400, "unknown_parameter", "pitch"),
+            ({"text": "Hi.", "speed": "1"}, 400, "bad_field", "speed"),
+            ({"text": "Hi.", "seed": -1}, 400, "bad_field", "seed"),
             ([], 400, "bad_field", None),
         ],
     )
@@ -110,14 +113,19 @@ class TestTts:
         assert "audio/ogg" in strange.json()["available"]
 
     @pytest.mark.parametrize(
-        "path", ["/tts", "/batch_tts", "/v1/audio/speech", "/v1/text-to-speech/ann"]
+        ("path", "body"),
+        [
+            ("/tts", {"text": "Hi."}),
+            ("/batch_tts", {"tasks": [{"text": "Hi."}]}),
+            ("/v1/audio/speech", {"input": "Hi.", "model": "tts-1"}),
+            ("/v1/text-to-speech/ann", {"text": "Hi."}),
+        ],
     )
     async def test_pages_of_other_origins_cannot_keep_the_engine_busy(
-        self, run: Run, path: str
+        self, run: Run, path: str, body: dict[str, Any]
     ) -> None:
         # A form of any page can post this without asking.
         headers = {"origin": "https://elsewhere.example", "content-type": "text/plain"}
-        body = {"text": "Hi.", "input": "Hi.", "model": "tts-1", "tasks": [{"text": "Hi."}]}
         async with run() as running, http(running) as client:
             answer = await client.post(path, json=body, headers=headers)
             assert answer.status_code == 403

@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from engine.api import Voice
 from gateway.door import Door
-from gateway.http.elevenlabs.wishes import MODEL, MODELS, error_reply
+from gateway.http.elevenlabs.wishes import MODEL, MODELS, error_reply, flag
 from gateway.http.health import json_response
 from gateway.link import GatewayError
 
 _NAMES = {"en": "English", "zh": "Chinese"}
+_FILTERS: dict[str, tuple[str, ...]] = {
+    "category": ("premade",),
+    "voice_type": ("default", "non-community"),
+    "fine_tuning_state": (),
+    "collection_id": (),
+}
+"""What of each filter the voices here meet."""
 
 
 class Catalogue:
@@ -46,36 +54,61 @@ class Catalogue:
         return error_reply(GatewayError("unknown_voice", message, field="voice_id"))
 
     async def search(self, request: Request) -> Response:
-        """`GET /v2/voices`: `search`, `voice_ids`, `page_size` (1 to 100) and `next_page_token`."""
+        """`GET /v2/voices`: all filters; voices here are premade, and nobody's own."""
         query = request.query_params
-        size, token = query.get("page_size", "10"), query.get("next_page_token", "0")
-        if not (size.isascii() and size.isdigit() and 1 <= int(size) <= 100):
-            message = "page_size is a number from 1 to 100"
-            return error_reply(GatewayError("bad_field", message, field="page_size"))
-        if not (token.isascii() and token.isdigit() and len(token) < 10):
-            message = "next_page_token was not given by this server"
-            return error_reply(GatewayError("bad_field", message, field="next_page_token"))
+        try:
+            size, start = _page(query)
+            found = self._found(query)
+            counted = flag(query, "include_total_count", default=True)
+        except GatewayError as failure:
+            return error_reply(failure)
+        end = start + size
+        body = {
+            "voices": found[start:end],
+            "has_more": end < len(found),
+            "total_count": len(found) if counted else 0,
+            "next_page_token": str(end) if end < len(found) else None,
+        }
+        return json_response(200, body)
+
+    def _found(self, query: QueryParams) -> list[dict[str, Any]]:
+        """Raises `GatewayError`."""
         term, ids = query.get("search", "").lower(), query.getlist("voice_ids")
         found = [
             voice
             for voice in self._all_voices()
             if (not ids or voice["voice_id"] in ids)
             and term in orjson.dumps(voice).decode().lower()
+            and all(query.get(name) in (None, *values) for name, values in _FILTERS.items())
         ]
-        end = int(token) + int(size)
-        body = {
-            "voices": found[int(token) : end],
-            "has_more": end < len(found),
-            "total_count": len(found),
-            "next_page_token": str(end) if end < len(found) else None,
-        }
-        return json_response(200, body)
+        order, direction = query.get("sort"), query.get("sort_direction", "asc")
+        if order not in (None, "name", "created_at_unix"):
+            message = "sort is name or created_at_unix"
+            raise GatewayError("bad_field", message, field="query.sort")
+        if direction not in ("asc", "desc"):
+            message = "sort_direction is asc or desc"
+            raise GatewayError("bad_field", message, field="query.sort_direction")
+        if order == "name":
+            found.sort(key=lambda voice: str(voice["name"]).casefold())
+        return found[::-1] if order and direction == "desc" else found
 
     async def models(self, _: Request) -> Response:
         """`GET /v1/models` for clients of ElevenLabs."""
         limit = self._door.settings.max_request_chars
         models = [_model(name, limit) for name in MODELS]
         return Response(orjson.dumps(models), media_type="application/json")
+
+
+def _page(query: QueryParams) -> tuple[int, int]:
+    """How many voices, from which on. Raises `GatewayError`."""
+    size, token = query.get("page_size", "10"), query.get("next_page_token", "0")
+    if not (size.isascii() and size.isdigit() and len(size) < 4 and 1 <= int(size) <= 100):
+        message = "page_size is a number from 1 to 100"
+        raise GatewayError("bad_field", message, field="query.page_size")
+    if not (token.isascii() and token.isdigit() and len(token) < 10):
+        message = "next_page_token was not given by this server"
+        raise GatewayError("bad_field", message, field="query.next_page_token")
+    return int(size), int(token)
 
 
 def asks(request: HTTPConnection) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 from engine.api import SAMPLE_RATE
@@ -30,10 +30,13 @@ class Context:
         speech: Callable[[AsyncGenerator[str | Flush, None]], AsyncGenerator[Part, None]],
         schedule: Schedule,
         emit: Emit,
+        ignored: Sequence[str] = (),
     ) -> None:
-        """`speech` speaks a stream of text."""
+        """`speech` speaks a stream of text. `ignored`: what was asked for and is not heard, which
+        the first message tells."""
         self._schedule = schedule
         self._emit = emit
+        self._ignored = list(ignored)
         self._text: asyncio.Queue[str | Flush | None] = asyncio.Queue()
         self._flushes = 0
         self._unflushed = False
@@ -66,6 +69,10 @@ class Context:
         else:
             self.task.cancel()
 
+    def _told(self) -> dict[str, Any]:
+        ignored, self._ignored = self._ignored, []
+        return {"ignored": ignored} if ignored else {}
+
     async def _texts(self) -> AsyncGenerator[str | Flush, None]:
         while (item := await self._text.get()) is not None:
             if isinstance(item, Flush):
@@ -83,7 +90,7 @@ class Context:
                     if times is not None:
                         known.append(times)
                     if isinstance(part, bytes):
-                        await self._emit(_audio(part, known))
+                        await self._emit(_audio(part, known) | self._told())
                         known.clear()
                     elif isinstance(part, FlushDone):
                         self._flushes -= 1

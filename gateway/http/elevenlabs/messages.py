@@ -21,7 +21,7 @@ class GenerationConfig(BaseModel):
 class Message(BaseModel):
     """Any message of a client of either socket."""
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
 
     text: str | None = None
     voice_settings: VoiceSettings | None = None
@@ -49,3 +49,7 @@ class Message(BaseModel):
     @property
     def context(self) -> str | None:
         return self.context_id if self.context_id is not None else self.contextId
+
+
+HEARD = tuple(Message.model_fields)
+"""What is not left out in silence."""

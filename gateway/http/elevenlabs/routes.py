@@ -11,10 +11,12 @@ from gateway.door import Door
 from gateway.http.elevenlabs.times import Timed
 from gateway.http.elevenlabs.wishes import (
     SpeechBody,
+    check_query,
     error_reply,
+    ignored_header,
+    left_out,
     sound_of,
     wish_of,
-    without_effect,
 )
 from gateway.http.replies import SpeechResponse, read_body
 from gateway.http.sound import Sound
@@ -64,6 +66,7 @@ class ElevenLabs:
         door = self._door
         door.let_in(request)
         sound = sound_of(request.query_params)
+        ignored = check_query(request.query_params, bool(door.settings.record_dir))
         body = await read_body(request, SpeechBody, door.settings.max_message_bytes)
         limit = door.settings.max_request_chars
         if len(body.text) > limit:
@@ -81,6 +84,8 @@ class ElevenLabs:
             offered=door.limits.styles,
             dictionaries=body.pronunciation_dictionary_locators,
             normalization=body.apply_text_normalization,
+            effects=body.audio_effects,
         )
+        ignored += left_out(body, body.voice_settings)
         parts = speak(door, door.who(request), body.text, wish, sound, captions=captions)
-        return parts, sound, without_effect(body.voice_settings)
+        return parts, sound, ignored_header(ignored)

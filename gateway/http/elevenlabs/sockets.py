@@ -17,9 +17,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from gateway.client import Flush
 from gateway.door import Door
 from gateway.http.elevenlabs.context import Context, Emit
-from gateway.http.elevenlabs.messages import Message
+from gateway.http.elevenlabs.messages import HEARD, Message
 from gateway.http.elevenlabs.schedule import Schedule
-from gateway.http.elevenlabs.wishes import VoiceSettings, detail_of, sound_of, wish_of
+from gateway.http.elevenlabs.wishes import (
+    VoiceSettings,
+    check_query,
+    detail_of,
+    flag,
+    left_out,
+    sound_of,
+    wish_of,
+)
 from gateway.http.speech import Part, Wish, speak
 from gateway.link import GatewayError
 from gateway.transport import EXTENSION
@@ -81,7 +89,9 @@ class _Socket:
         self._sound = sound_of(query)
         self._inactivity = _number(query, "inactivity_timeout", _INACTIVITY, _LONGEST_INACTIVITY)
         self._seed = _number(query, "seed", None, 2**32 - 1)
-        self._auto = _flag(query, "auto_mode")
+        self._auto = flag(query, "auto_mode")
+        flag(query, "sync_alignment")
+        self._ignored = check_query(query, bool(door.settings.record_dir))
         self._sending = asyncio.Lock()
         self._first: Message | None = None
 
@@ -112,7 +122,7 @@ class _Socket:
             self._seed,
             offered=self._door.limits.styles,
             dictionaries=dictionaries,
-            normalization=query.get("apply_text_normalization"),
+            normalization=_normalization(query),
         )
 
     def _open(self, first: Message, emit: Emit) -> Context:
@@ -125,7 +135,8 @@ class _Socket:
         def speech(text: AsyncGenerator[str | Flush, None]) -> AsyncGenerator[Part, None]:
             return speak(self._door, who, text, wish, self._sound, captions=True)
 
-        return Context(speech, schedule, emit)
+        ignored = [*self._ignored, *left_out(first, first.voice_settings, HEARD)]
+        return Context(speech, schedule, emit, ignored)
 
     async def _receive(self) -> Message:
         """Raises `GatewayError` for what is no message, `WebSocketDisconnect` at the end."""
@@ -304,6 +315,15 @@ def _too_late(seconds: float) -> GatewayError:
     )
 
 
+def _normalization(query: Mapping[str, str]) -> str | None:
+    value = query.get("apply_text_normalization")
+    if value not in (None, "auto", "on", "off"):
+        raise GatewayError(
+            "bad_field", "It is auto, on or off.", field="query.apply_text_normalization"
+        )
+    return value
+
+
 def _number(query: Mapping[str, str], name: str, default: Any, most: int) -> Any:
     value = query.get(name)
     if value is None:
@@ -311,7 +331,3 @@ def _number(query: Mapping[str, str], name: str, default: Any, most: int) -> Any
     if not (value.isascii() and value.isdigit() and len(value) < 11 and int(value) <= most):
         raise GatewayError("bad_field", f"{name} is a number from 0 to {most}.", field=name)
     return int(value)
-
-
-def _flag(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name, "").lower() in ("true", "1")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -42,26 +43,40 @@ _DETAILS = {
 }
 """Type and code of theirs for our codes; others keep their own."""
 _STATUS = {"model_not_found": 400, "capacity": 429}
-WITHOUT_EFFECT = ("stability", "similarity_boost", "use_speaker_boost")
-"""Settings that turn knobs of their models; answers say that they were left out."""
+IGNORED = "x-voxgate-ignored"
+_HEARD_SETTINGS = ("speed", "style")
+_HEARD = (
+    "text",
+    "model_id",
+    "language_code",
+    "voice_settings",
+    "seed",
+    "pronunciation_dictionary_locators",
+    "apply_text_normalization",
+    "audio_effects",
+)
+_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
+_MOST_NAMES = 20
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class VoiceSettings(BaseModel):
-    """How a voice is to speak; these voices know `speed`."""
+    """How a voice is to speak; these voices know `speed` and, where there are styles, `style`."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     speed: float | None = None
-    style: float | None = None
-    stability: float | None = None
-    similarity_boost: float | None = None
+    style: Share | None = None
+    stability: Share | None = None
+    similarity_boost: Share | None = None
     use_speaker_boost: bool | None = None
 
 
 class SpeechBody(BaseModel):
     """The body of all `POST /v1/text-to-speech/...`."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     text: str
     model_id: str | None = None
@@ -69,7 +84,14 @@ class SpeechBody(BaseModel):
     voice_settings: VoiceSettings | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     pronunciation_dictionary_locators: list[dict[str, Any]] | None = None
-    apply_text_normalization: str | None = None
+    apply_text_normalization: Literal["auto", "on", "off"] | None = None
+    apply_language_text_normalization: bool | None = None
+    previous_text: str | None = None
+    next_text: str | None = None
+    previous_request_ids: list[str] | None = None
+    next_request_ids: list[str] | None = None
+    use_pvc_as_ivc: bool | None = None
+    audio_effects: dict[str, Any] | None = None
 
 
 def wish_of(
@@ -82,6 +104,7 @@ def wish_of(
     offered: Sequence[str] = (),
     dictionaries: object = None,
     normalization: str | None = None,
+    effects: object = None,
 ) -> Wish:
     """Raises `GatewayError` for what would be heard and cannot be done. `offered`: the styles."""
     if model is not None and model not in MODELS:
@@ -95,17 +118,13 @@ def wish_of(
             message = f"The language {language!r} cannot be spoken; these can: en, zh."
             raise GatewayError("unsupported_language", message, field="language_code")
         spoken_in = _LANGUAGES[code]
-    if dictionaries:
-        message = "This server has no pronunciation dictionaries."
-        raise GatewayError(
-            "unsupported_parameter", message, field="pronunciation_dictionary_locators"
-        )
-    if normalization == "off":
-        raise GatewayError(
-            "unsupported_parameter",
-            "Text is always normalised here.",
-            field="apply_text_normalization",
-        )
+    for field, asked, message in (
+        ("pronunciation_dictionary_locators", dictionaries, "There are no dictionaries here."),
+        ("apply_text_normalization", normalization == "off", "Text is always normalised here."),
+        ("audio_effects", effects, "This server has no audio effects."),
+    ):
+        if asked:
+            raise GatewayError("unsupported_parameter", message, field=field)
     style = ""
     if settings is not None and settings.style:
         style = styles.of_amount(settings.style, offered) or ""
@@ -116,12 +135,50 @@ def wish_of(
     return Wish(voice=voice, language=spoken_in, speed=speed, seed=seed, style=style)
 
 
-def without_effect(settings: VoiceSettings | None) -> dict[str, str]:
-    """A header that names the settings given and not used."""
-    if settings is None:
-        return {}
-    given = [name for name in WITHOUT_EFFECT if getattr(settings, name) is not None]
-    return {"x-voxgate-ignored": ", ".join(given)} if given else {}
+def left_out(
+    body: BaseModel, settings: VoiceSettings | None, heard: Collection[str] = _HEARD
+) -> list[str]:
+    """What was asked for and is not heard: knobs of other models, and what nobody knows."""
+    names = [
+        name
+        for model, known in ((settings, _HEARD_SETTINGS), (body, heard))
+        if model is not None
+        for name, value in model
+        if value and name not in known
+    ]
+    extra = [*(settings.model_extra or () if settings else ()), *(body.model_extra or ())]
+    return [name for name in dict.fromkeys((*names, *extra)) if _NAME.fullmatch(name)][:_MOST_NAMES]
+
+
+def ignored_header(names: Sequence[str]) -> dict[str, str]:
+    return {IGNORED: ", ".join(names)} if names else {}
+
+
+def check_query(query: Mapping[str, str], recorded: bool) -> list[str]:
+    """What of a query is not heard. Raises `GatewayError` for what cannot be honoured. `recorded`:
+    whether this server keeps what it speaks."""
+    if not flag(query, "enable_logging", default=True) and recorded:
+        message = "This server records its sessions, without exception."
+        raise GatewayError("unsupported_parameter", message, field="query.enable_logging")
+    if flag(query, "enable_ssml_parsing"):
+        message = "There is no SSML here; pauses come from punctuation."
+        raise GatewayError("unsupported_parameter", message, field="query.enable_ssml_parsing")
+    latency = query.get("optimize_streaming_latency", "0")
+    if latency not in ("0", "1", "2", "3", "4"):
+        message = "optimize_streaming_latency is a number from 0 to 4."
+        raise GatewayError("bad_field", message, field="query.optimize_streaming_latency")
+    return ["optimize_streaming_latency"] if latency != "0" else []
+
+
+def flag(query: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Raises `GatewayError` for what is neither true nor false."""
+    value = query.get(name)
+    if value is None:
+        return default
+    found = _FLAGS.get(value.lower())
+    if found is None:
+        raise GatewayError("bad_field", f"{name} is true or false.", field=f"query.{name}")
+    return found
 
 
 def sound_of(query: Mapping[str, str]) -> Sound:
@@ -130,7 +187,7 @@ def sound_of(query: Mapping[str, str]) -> Sound:
     sound = ELEVENLABS.get(name)
     if sound is None:
         message = f"output_format {name!r} is not made here; these are: {', '.join(ELEVENLABS)}."
-        raise GatewayError("unknown_format", message, field="output_format")
+        raise GatewayError("unknown_format", message, field="query.output_format")
     return sound
 
 
@@ -145,15 +202,15 @@ def detail_of(failure: GatewayError) -> dict[str, Any]:
         "message": failure.message,
         "status": code,
         "request_id": secrets.token_hex(16),
-        "param": failure.field,
+        "param": failure.field.removeprefix("query.") if failure.field else None,
     }
 
 
 def error_reply(failure: GatewayError) -> Response:
     """A failure in ElevenLabs' shape: for a malformed request a list of fields."""
     if failure.code in _INVALID:
-        where = (failure.field or "body").split(".")
-        place = ["query", *where] if failure.code == "unknown_format" else ["body", *where]
+        where = (failure.field or "").split(".")
+        place = where if where[0] == "query" else ["body", *filter(None, where)]
         item = {"loc": place, "msg": failure.message, "type": "value_error"}
         return json_response(422, {"detail": [item]})
     status = _STATUS.get(failure.code) or status_of(failure.code)
