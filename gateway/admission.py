@@ -26,6 +26,12 @@ _DEVIATIONS = 2.0
 _TROUBLE_SECONDS = 3.0
 _TROUBLE_SHARE = 0.05
 """Live listeners who ran dry within so many seconds, beyond which nobody else is let in."""
+_TOO_MANY = 0.9
+_FORGETTING_SECONDS = 120.0
+_BUSY = 0.6
+"""Where listeners ran dry, so much of what was asked for then is believed in, and more again with
+time: throughput that was measured says nothing of what comes in bursts. Not where less than this
+share of the capacity is used: then something else was the cause."""
 _NOBODY = 0.5
 """Demand below which there is nobody to disturb."""
 _SURE_SECONDS = 3.0
@@ -54,6 +60,7 @@ class Admission:
         self._speaking = 0
         self._sessions = 0
         self._dry = Bucket(1.0 / _TROUBLE_SECONDS)
+        self._ceiling, self._ceiling_at = math.inf, now
         self._refused = Bucket(1000.0 / max(1, settings.retry_after_ms))
         """In rounds of as many sessions as there is room for."""
 
@@ -82,6 +89,13 @@ class Admission:
     def ran_dry(self, now: float) -> None:
         """A live listener had nothing to hear."""
         self._dry.add(1, now)
+        if self._trouble(now) and self._demand > _BUSY * self._measured:
+            self._ceiling = min(self._below(now), _TOO_MANY * self._demand)
+            self._ceiling_at = now
+
+    def _below(self, now: float) -> float:
+        """Streams at which listeners have run dry lately."""
+        return self._ceiling * math.exp((now - self._ceiling_at) / _FORGETTING_SECONDS)
 
     def demand(self, sessions: int) -> float:
         """Streams at once that so many sessions are expected to need. Who came since the last look
@@ -95,7 +109,11 @@ class Admission:
         """Streams at once that nobody runs dry of; one is always served as well as it can be, and
         two before it is sure that they cannot."""
         least = 1.0 if self._supply.seconds > _SURE_SECONDS else 2.0
-        return max(least, self._supply.capacity * (self._settings.capacity_share or 1.0))
+        return max(least, min(self._measured, self._below(self._looked_at)))
+
+    @property
+    def _measured(self) -> float:
+        return self._supply.capacity * (self._settings.capacity_share or 1.0)
 
     def pressure(self, sessions: int, now: float) -> float:
         """Demand over capacity: 1 is full, 0 idle; at least 1 while listeners run dry."""

@@ -107,6 +107,22 @@ def test_listeners_who_run_dry_close_the_door_for_a_while() -> None:
     assert gate.refusal(4, READY, 103.0) is None
 
 
+def test_where_listeners_ran_dry_less_is_believed_in_for_minutes() -> None:
+    gate, people = admission(20.0), [Someone() for _ in range(15)]
+    gate.look(people, READY, 100.0)
+    assert gate.refusal(15, READY, 100.0) is None
+    gate.ran_dry(100.0)
+    assert gate.capacity == pytest.approx(13.5)
+    people = people[:13]
+    gate.look(people, READY, 104.0)
+    refusal = gate.refusal(13, READY, 104.0)
+    assert refusal is not None
+    assert "without a gap" in refusal.message
+    gate.look(people, READY, 400.0)
+    assert gate.refusal(13, READY, 400.0) is None
+    assert gate.capacity == pytest.approx(17.0, rel=0.05)
+
+
 def test_an_idle_engine_is_open_whatever_was_measured() -> None:
     gate = admission(20.0)
     gate.ran_dry(100.0)
