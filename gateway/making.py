@@ -68,8 +68,8 @@ class Making:
         return True
 
     def failed(self, key: int, error: SpeechError, now: float) -> bool:
-        """The engine gave up on a piece. It is tried again if nobody heard any of it. False if
-        nobody wants it any more."""
+        """The engine gave up on a piece. It is tried again if nobody heard any of it, else the rest
+        of it is. False if nobody wants it any more."""
         piece = self._scheduler.running(key)
         if piece is None:
             return False

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import enum
+import re
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.api import Language, Pcm, SpeechError, WordTime
+from engine.api import SAMPLE_RATE, Language, Pcm, SpeechError, WordTime
+from gateway.characters import SPEAKABLE
 from gateway.cutting import Pause
 from gateway.runaway import Guard
 from gateway.spoken import Spoken
 
 if TYPE_CHECKING:
     from gateway.turn import Turn
+
+
+_JOINT = re.compile(r"(?:[\s,;:，、；：。！？…—]|[.!?](?=\s|$))*")
+"""What may stand between two words and begins no speech."""
+_SOON = SAMPLE_RATE * 3 // 4
+"""So little of a piece may be said twice where its words are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +77,18 @@ class Piece:
     start_sample: int | None = None
     end_sample: int | None = None
     told: list[WordTime] = field(default_factory=list)
-    """Words whose times the engine told so far, on the piece's own clock."""
+    """Words whose times the engine told so far, on the clock of the attempt in the engine."""
     passed_on: int = 0
-    """How many of them the client was told early."""
-    origin: int = 0
-    """Where the piece's first sample lies or, left out as silence, would lie."""
+    """How many words the client was told early."""
+    origin: int | None = None
+    """Where the attempt's first sample lies or, left out as silence, would lie."""
+    said_until: int = 0
+    """Code points of `spoken` that earlier attempts, which broke off, said."""
+    earlier: list[WordTime] = field(default_factory=list)
+    """Their words, in `spoken` and on the turn's clock."""
+    broke_at: float | None = None
+    broken: bool = False
+    """Whether the sound that broke off has yet to be brought to rest."""
 
     @property
     def turn(self) -> Turn:
@@ -84,5 +99,54 @@ class Piece:
 
     @property
     def spoken(self) -> str:
-        """The text for the engine."""
+        """The text to say, all of it."""
         return self.said.text.strip()
+
+    @property
+    def rest(self) -> str:
+        """What of it the attempt in the engine, or the next one, says."""
+        return self.spoken[self._rest_from :]
+
+    @property
+    def whole(self) -> bool:
+        """Whether attempts that broke off have said all of it."""
+        return bool(self.earlier) and SPEAKABLE.search(self.rest) is None
+
+    @property
+    def _rest_from(self) -> int:
+        match = _JOINT.match(self.spoken, self.said_until) if self.said_until else None
+        return match.end() if match else self.said_until
+
+    def words(self) -> list[WordTime]:
+        """All words told so far, in `spoken` and on the turn's clock."""
+        if self.origin is None:
+            return self.earlier
+        at = self._rest_from
+        return [
+            *self.earlier,
+            *(
+                WordTime(
+                    word.start + at,
+                    word.end + at,
+                    word.start_sample + self.origin,
+                    word.end_sample + self.origin,
+                )
+                for word in self.told
+            ),
+        ]
+
+    def break_off(self, now: float) -> bool:
+        """An attempt ended in the middle of what is heard: keep what it said whole, for the next to
+        say the rest. False where that is not known, or nothing is left.
+        """
+        laid = self.made - self.buffered
+        if self.start_sample is not None:
+            if not (self.told or self.earlier) and laid > _SOON:
+                return False
+            self.told = [word for word in self.told if word.end_sample <= laid]
+            self.earlier = self.words()
+            self.said_until = self.earlier[-1].end if self.earlier else 0
+        self.told, self.origin = [], None
+        self.broke_at = now if self.broke_at is None else self.broke_at
+        self.broken = not self.whole
+        return self.broken

@@ -55,12 +55,13 @@ class Scheduler:
     def failed(self, piece: Piece, error: SpeechError, now: float) -> bool:
         """The engine gave up on a piece; returns whether it will be tried again.
 
-        It is, if that may help and nobody heard any of it.
+        It is, if that may help: all of it if nobody heard any, else what was not said yet.
         """
         del self._running[piece.key]
-        if not self._may_retry(piece, error, now) or not piece.turn.drop(piece):
-            piece.state = State.FAILED
-            piece.error = error
+        if not self._may_retry(piece, error, now) or not piece.turn.again(piece, now):
+            # What was said to its last word before it broke off lacks nothing.
+            piece.state = State.DONE if piece.whole else State.FAILED
+            piece.error = None if piece.whole else error
             piece.turn.settled(piece)
             return False
         piece.not_before = now + _FIRST_RETRY_SECONDS * 2**piece.attempts
@@ -75,9 +76,10 @@ class Scheduler:
             return True
         if error.code == "runaway":
             # Another seed may do, at any time, but not if the text is the cause.
-            return error.retryable and piece.attempts < _RUNAWAY_RETRIES
+            return error.retryable and not piece.laid and piece.attempts < _RUNAWAY_RETRIES
         # What else failed is not waited for without end.
-        waited = now - piece.cut_at
+        since = now if piece.laid else piece.cut_at
+        waited = now - (since if piece.broke_at is None else piece.broke_at)
         return error.retryable and waited <= self._settings.piece_retry_seconds
 
     def drop(self, turn: Turn | None = None) -> list[Piece]:
@@ -115,7 +117,7 @@ class Scheduler:
                 return False
             at_end = lead_at_end(
                 lead,
-                expected_seconds(last.spoken, last.voicing.speed),
+                expected_seconds(last.rest, last.voicing.speed),
                 last.made / SAMPLE_RATE,
                 now - last.first_audio_at,
             )

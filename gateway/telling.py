@@ -13,7 +13,6 @@ from gateway.piece import Piece
 from gateway.protocol import Caption, Error
 from gateway.wordtimes import told_words, word_times
 
-
 _NOT_YET = 2**62
 
 
@@ -33,7 +32,7 @@ def caption(turn: int, pieces: Sequence[Piece], piece: Piece, *, early: bool = F
         end_sample=piece.end_sample,
         final=piece.end_sample is not None,
         words=words,
-        estimated=None if words is None or piece.told else True,
+        estimated=None if words is None or piece.words() else True,
     )
 
 
@@ -42,12 +41,13 @@ def _words(pieces: Sequence[Piece], piece: Piece, *, early: bool) -> list[dict[s
     wanted `early`."""
     if piece.start_sample is None or piece.end_sample == piece.start_sample:
         return None
-    if piece.end_sample is None and not (early and piece.told):
+    if piece.end_sample is None and not (early and piece.words()):
         return None
     end = _NOT_YET if piece.end_sample is None else piece.end_sample
     words = []
-    if piece.told:
-        found = told_words(piece.said, piece.told, piece.origin, piece.start_sample, end)
+    told = piece.words()
+    if told:
+        found = told_words(piece.said, told, piece.start_sample, end)
     else:
         found = word_times(piece.said, piece.start_sample, end)
     for word in found:
@@ -72,6 +72,11 @@ def _writing(pieces: Sequence[Piece], piece: Piece, start: int, end: int) -> str
 def failure(turn: int, piece: Piece, error: SpeechError) -> Error:
     """Of a piece that was not, or not wholly, spoken."""
     known = error.code in ERRORS
+    start = piece.start
+    if piece.earlier:
+        before = len(piece.said.text) - len(piece.said.text.lstrip())
+        last = piece.earlier[-1]
+        start = piece.said.written(before + last.start, before + last.end)[1]
     code = error.code if known else "piece_failed"
     return Error(
         code=code,
@@ -79,7 +84,7 @@ def failure(turn: int, piece: Piece, error: SpeechError) -> Error:
         hint=ERRORS[code].hint,
         turn=turn,
         piece=piece.index,
-        start=piece.start,
+        start=start,
         end=piece.end,
     )
 
@@ -92,8 +97,11 @@ def heard_characters(pieces: Sequence[Piece], heard: int) -> int:
             break
         seconds = expected_seconds(piece.text, piece.voicing.speed)
         guess = piece.start_sample + int(seconds * SAMPLE_RATE)
+        told = piece.words()
+        if told:
+            guess = max(guess, told[-1].end_sample)
         end = guess if piece.end_sample is None else piece.end_sample
-        words = told_words(piece.said, piece.told, piece.origin, piece.start_sample, end)
+        words = told_words(piece.said, told, piece.start_sample, end)
         spans.append(
             Span(
                 piece.said,

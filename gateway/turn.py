@@ -152,7 +152,7 @@ class Turn:
     def request(self, piece: Piece, priority: int) -> SpeechRequest:
         """What to ask of the engine, going on from the piece before if that is known."""
         voicing = piece.voicing
-        piece.guard = self._make_guard(piece.spoken, voicing.speed)
+        piece.guard = self._make_guard(piece.rest, voicing.speed)
         context = None
         if piece.use_context and piece.index:
             before = self.pieces[piece.index - 1]
@@ -161,7 +161,7 @@ class Turn:
         if seed is not None:
             seed = (seed + _SEED_STEP * piece.attempts) % 2**32
         return SpeechRequest(
-            text=piece.spoken,
+            text=piece.rest,
             voice=voicing.voice,
             language=voicing.language,
             speed=voicing.speed,
@@ -188,9 +188,10 @@ class Turn:
         """Whether this piece's audio is the next to go out."""
         return piece.index == self._cursor
 
-    def drop(self, piece: Piece) -> bool:
-        """Forget the audio of a piece that failed; False when some of it is already laid down."""
-        if piece.laid:
+    def again(self, piece: Piece, now: float) -> bool:
+        """A piece that failed is to be spoken again: forget its audio or, where some of it is laid
+        down already, what is not; the next attempt says the rest then. False if it cannot."""
+        if piece.laid and not piece.break_off(now):
             return False
         self.buffered -= piece.buffered
         piece.chunks.clear()
@@ -249,6 +250,10 @@ class Turn:
         return True
 
     def _lay(self, piece: Piece) -> bool:
+        if piece.broken:
+            piece.broken = False
+            self._ready.extend(self._timeline.end_piece(SHORTEST))
+            return True
         if piece.chunks:
             if not piece.laid and not self._begin(piece):
                 return False
@@ -257,11 +262,12 @@ class Turn:
             self.buffered -= chunk.size
             before = self._timeline.samples
             packets = self._timeline.feed(chunk)
-            if piece.start_sample is None and self._timeline.audible:
-                piece.start_sample = before
+            if piece.origin is None and self._timeline.audible:
                 piece.origin = before - self._timeline.skipped
-                self._caption(piece)
-            elif self._early_words and len(piece.told) > piece.passed_on:
+                if piece.start_sample is None:
+                    piece.start_sample = before
+                    self._caption(piece)
+            elif self._early_words and len(piece.words()) > piece.passed_on:
                 self._caption(piece)
             self._ready.extend(packets)
             return True
@@ -298,7 +304,7 @@ class Turn:
 
     def _caption(self, piece: Piece) -> None:
         if self._captions and piece.start_sample is not None:
-            piece.passed_on = len(piece.told)
+            piece.passed_on = len(piece.words())
             early = self._early_words
             self._ready.append(caption(self.number, self.pieces, piece, early=early))
 

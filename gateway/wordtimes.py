@@ -67,17 +67,17 @@ def word_times(said: Spoken, start_sample: int, end_sample: int) -> list[Word]:
 
 
 def told_words(
-    said: Spoken, told: Iterable[WordTime], origin: int, start_sample: int, end_sample: int
+    said: Spoken, told: Iterable[WordTime], start_sample: int, end_sample: int
 ) -> list[Word]:
-    """The words of a piece as the engine tells them, its first sample lying at `origin` and what is
-    heard of it at `start_sample..end_sample`; else as `word_times`."""
+    """The words of a piece as the engine tells them, on the turn's clock, what is heard of it lying
+    at `start_sample..end_sample`; else as `word_times`."""
     before = len(said.text) - len(said.text.lstrip())
     words: list[Word] = []
     low = 0
     for word in told:
         start, end = said.written(before + word.start, before + word.end)
         begin, until = (
-            min(max(start_sample, origin + sample), end_sample)
+            min(max(start_sample, sample), end_sample)
             for sample in (word.start_sample, word.end_sample)
         )
         last = words[-1] if words else None

@@ -933,12 +933,12 @@ class TestFaults:
         h = Harness()
         h.send("text.append", text=SENTENCE)
         h.send("turn.end")
-        h.audio(h.keys[0], 4800)
+        h.audio(h.keys[0], 48_000)
         h.take()
         h.fail(h.keys[0], "engine_restarting", retryable=True)
         h.take()
         assert len(h.requests) == 1
-        assert h.messages("turn.done")[0]["samples"] == 4800 + 1680
+        assert h.messages("turn.done")[0]["samples"] == 48_000 + 1680
         assert h.messages("error")[0]["code"] == "engine_restarting"
 
     def test_a_piece_nobody_heard_is_tried_again(self) -> None:

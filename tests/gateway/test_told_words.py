@@ -32,8 +32,8 @@ def told(text: str, *words: tuple[str, int, int]) -> list[WordTime]:
 
 def test_words_lie_where_their_piece_does() -> None:
     said = piece("It is ten.").said
-    words = told(said.text.strip(), ("It", 500, 1000), ("is", 1000, 3000), ("ten", 3500, 9000))
-    found = told_words(said, words, 10_000, 10_600, 18_000)
+    times = (("It", 10_500, 11_000), ("is", 11_000, 13_000), ("ten", 13_500, 19_000))
+    found = told_words(said, told(said.text.strip(), *times), 10_600, 18_000)
     # What lies outside the sound that is heard is cut to it.
     assert [(w.start_sample, w.end_sample) for w in found] == [
         (10_600, 11_000), (11_000, 13_000), (13_500, 18_000),
@@ -48,7 +48,7 @@ def test_words_that_say_one_construct_are_one() -> None:
     inner = spoken.removeprefix("So ").removesuffix(" holds.").split()
     assert len(inner) > 1
     times = [(word, 1000 * i, 1000 * i + 900) for i, word in enumerate(["So", *inner, "holds"])]
-    so, construct, holds = told_words(said, told(spoken, *times), 0, 0, 99_000)
+    so, construct, holds = told_words(said, told(spoken, *times), 0, 99_000)
     assert text[construct.start : construct.end] == "$a^2$"
     assert (construct.start_sample, construct.end_sample) == (1000, 1000 * len(inner) + 900)
     assert so.end_sample <= construct.start_sample
@@ -109,7 +109,7 @@ def test_words_are_told_as_they_become_certain_where_that_was_asked_for() -> Non
 
 def test_what_was_heard_goes_by_them() -> None:
     only = piece(SENTENCE)
-    words = told_words(only.said, told(only.said.text, ("This", 0, 20_000)), 0, 0, 24_000)
+    words = told_words(only.said, told(only.said.text, ("This", 0, 20_000)), 0, 24_000)
     span = Span(only.said, only.start, only.end, 0, 24_000, True, words)
     assert heard_until([span], 19_000) == 0
     assert heard_until([span], 21_000) == len("This")
