@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -101,13 +102,18 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A voice a client may name. `languages` are those it speaks well."""
+    """A voice a client may name. `languages` are those it speaks well.
+
+    `key`: what `SpeechRequest.voice` says for this very voice, even after another one got its id;
+    empty: an id is for good.
+    """
 
     id: str
     name: str
     languages: tuple[str, ...]
     gender: str = "unknown"
     description: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +198,17 @@ class Synthesizer(Protocol):
         """Stop everything; live `speak` iterators raise `SpeechError("engine_stopped")`."""
 
     def voices(self) -> Sequence[Voice]: ...
+
+    def voice_files(self) -> Sequence[Path]:
+        """Files that say which voices there are, and may say it anew while the engine runs."""
+        ...
+
+    async def reload_voices(self) -> None:
+        """Read them again. Voices that are changed or gone are still spoken by their `key`.
+
+        Raises `ValueError` that names everything wrong, or `OSError`; nothing is changed then.
+        """
+        ...
 
     @property
     def limits(self) -> EngineLimits: ...

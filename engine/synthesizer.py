@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -32,8 +33,10 @@ from engine.api import (
 from engine.checkpoints import load_checkpoint
 from engine.checkpoints.base import (
     Checkpoint,
+    CheckpointError,
     CodeSampling,
     Frames,
+    GrowingCheckpoint,
     PiecePlan,
     PromptContext,
     RefiningCheckpoint,
@@ -74,6 +77,7 @@ class EngineSynthesizer:
         self._touching: asyncio.Task[None] | None = None
         self._reader = ThreadPoolExecutor(1, "text")
         self._reading = 0
+        self._rereading = asyncio.Lock()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -157,6 +161,26 @@ class EngineSynthesizer:
 
     def voices(self) -> Sequence[Voice]:
         return self._checkpoint.voices()
+
+    def voice_files(self) -> Sequence[Path]:
+        checkpoint = self._checkpoint
+        return checkpoint.voice_files() if isinstance(checkpoint, GrowingCheckpoint) else ()
+
+    async def reload_voices(self) -> None:
+        """See `engine.api.Synthesizer.reload_voices`."""
+        if not isinstance(self._checkpoint, GrowingCheckpoint):
+            return
+        if self._state != "ready":
+            raise ValueError("The engine has not started yet; ask again when it is ready.")
+        async with self._rereading:
+            try:
+                # A recording takes as long to be read as some seconds of speech to be made.
+                put_in_force = await asyncio.to_thread(self._checkpoint.read_voices)
+                put_in_force()
+            except (CheckpointError, SpeechError) as error:
+                raise ValueError(str(error)) from error
+        with contextlib.suppress(SpeechError):
+            await self._touch_voices()
 
     @property
     def limits(self) -> EngineLimits:

@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import uvloop
@@ -37,6 +37,7 @@ from gateway.door import Door
 from gateway.drain import Watched, drain
 from gateway.encoding import TimedEncoder
 from gateway.errors import ERRORS
+from gateway.failures import Failures
 from gateway.formats import make_encoder
 from gateway.http.apis import Apis
 from gateway.http.captions import captions_response
@@ -83,11 +84,12 @@ class Gateway:
         self.access = Access(settings, os.environ, clock=clock)
         self.clock = clock
         supply = Supply()
-        self.synthesizer = synthesizer = MeteredSynthesizer(synthesizer, supply, clock)
+        failures = Failures(settings.ready_failure_share, clock)
+        self.synthesizer = synthesizer = MeteredSynthesizer(synthesizer, supply, clock, failures)
         self._slices = Slices()
         self.admission = Admission(settings, supply, clock())
         self.metrics = Metrics()
-        self.readiness = Readiness(synthesizer, settings, self.metrics)
+        self.readiness = Readiness(synthesizer, settings, self.metrics, failures)
         self.connections: set[Watched] = set()
         self.sessions = Sessions(self.metrics, settings.resume_seconds)
         self.progress: Progress | None = None
@@ -243,10 +245,11 @@ class Gateway:
         """A new session of a client, not yet among the open ones."""
         name = secrets.token_urlsafe(9)
         journal = self._make_journal(name)
+        offer = self.offer()
         session = self._make_session(
             name,
             settings,
-            self.offer(),
+            offer,
             journal,
             self.clock(),
             token=secrets.token_urlsafe(24),
@@ -260,6 +263,7 @@ class Gateway:
             client=client,
             clock=self.clock,
             slices=self._slices,
+            voices={voice.id: voice.key for voice in offer.voices if voice.key},
         )
         runner.over.add_done_callback(lambda _: journal.close(runner.ended or "disconnected"))
         return runner
@@ -316,6 +320,13 @@ class Gateway:
         for runner in list(self.sessions.live):
             if not self.access.in_force(runner.client):
                 runner.dismiss("unauthorized")
+
+    def voice_files(self) -> Sequence[Path]:
+        return self.synthesizer.voice_files()
+
+    async def reload_voices(self) -> None:
+        """New sessions get the voices there are now. Raises `ValueError`, `OSError`."""
+        await self.synthesizer.reload_voices()
 
     def _refusal(self, client: str) -> Refusal | None:
         refusal = self.refusal(client)

@@ -79,6 +79,12 @@ class ScriptedEngine:
     def voices(self) -> Sequence[Voice]:
         return self._voices
 
+    def voice_files(self) -> Sequence[Path]:
+        return ()
+
+    async def reload_voices(self) -> None:
+        """There are no others."""
+
     @property
     def limits(self) -> EngineLimits:
         return self._limits

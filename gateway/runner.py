@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -48,8 +49,10 @@ class Runner:
         client: str,
         clock: Callable[[], float] = time.monotonic,
         slices: Slices | None = None,
+        voices: Mapping[str, str] | None = None,
     ) -> None:
-        """`slices`: of the event loop, shared with all other sessions."""
+        """`slices`: of the event loop, shared with all other sessions. `voices`: keys of voices by
+        their ids, as they are when the session begins; it keeps them."""
         self.session = session
         self.client = client
         """Whose session it is, for limits."""
@@ -58,6 +61,7 @@ class Runner:
         self.ended: str | None = None
         """Why the session is over, once it is."""
         self._slices = slices or Slices()
+        self._voices = voices or {}
         self._synthesizer = synthesizer
         self._metrics = metrics
         self._pieces: dict[int, asyncio.Task[None]] = {}
@@ -156,7 +160,8 @@ class Runner:
 
     async def _speak(self, key: int, request: SpeechRequest) -> None:
         """Carry one piece's audio from the engine into the session."""
-        stream = self._synthesizer.speak(request)
+        voice = self._voices.get(request.voice, request.voice)
+        stream = self._synthesizer.speak(replace(request, voice=voice))
         try:
             async with contextlib.aclosing(stream):
                 async for chunk in stream:

@@ -10,7 +10,8 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
@@ -36,10 +37,16 @@ class Served(Protocol):
     def reload(self) -> None:
         """Read files again. Raises `ValueError` or `OSError`; what was in force stays then."""
 
+    def voice_files(self) -> Sequence[Path]:
+        """What says which voices there are."""
+
+    async def reload_voices(self) -> None:
+        """Read them again; raises as `reload` does."""
+
 
 class Server(uvicorn.Server):
     """uvicorn, but a signal first lets the sessions finish; a second one does not wait. SIGHUP
-    reads keys, lexicon and certificate again."""
+    reads keys, lexicon, certificate and voices again."""
 
     def __init__(
         self,
@@ -51,6 +58,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._settings = settings or Settings()
         self._watching: asyncio.Task[None] | None = None
+        self._rereading: asyncio.Task[None] | None = None
         self._gateway = gateway
         self._reload_certificate = reload_certificate
         self._draining: asyncio.Task[None] | None = None
@@ -71,10 +79,10 @@ class Server(uvicorn.Server):
 
     async def _watch(self) -> None:
         """Read again when a file was changed: secrets that a cluster renews send no signal."""
-        before = _state(self._settings)
+        before = self._state()
         while True:
             await asyncio.sleep(self._settings.reload_seconds)
-            now = _state(self._settings)
+            now = self._state()
             if now != before:
                 before = now
                 self.reload()
@@ -107,18 +115,28 @@ class Server(uvicorn.Server):
                 _log.error("reload of %s: %s; what was read before stays in force", what, failure)
             else:
                 _log.info("reload of %s: done", what)
+        self._rereading = asyncio.ensure_future(self._reload_voices())
 
-
-def _state(settings: Settings) -> list[tuple[int, int, int] | None]:
-    """What tells that a file is another one: of links too, which is how clusters renew."""
-    found: list[tuple[int, int, int] | None] = []
-    for file in (settings.keys_file, settings.lexicon_file, settings.tls_cert, settings.tls_key):
+    async def _reload_voices(self) -> None:
         try:
-            entry = os.stat(file) if file else None
-        except OSError:
-            entry = None
-        found.append((entry.st_mtime_ns, entry.st_size, entry.st_ino) if entry else None)
-    return found
+            await self._gateway.reload_voices()
+        except (ValueError, OSError) as failure:
+            _log.error("reload of voices: %s; those of before stay", failure)
+        else:
+            _log.info("reload of voices: done")
+
+    def _state(self) -> list[tuple[int, int, int] | None]:
+        """What tells that a file is another one: of links too, which is how clusters renew."""
+        settings = self._settings
+        files = [settings.keys_file, settings.lexicon_file, settings.tls_cert, settings.tls_key]
+        found: list[tuple[int, int, int] | None] = []
+        for file in [*files, *map(str, self._gateway.voice_files())]:
+            try:
+                entry = os.stat(file) if file else None
+            except OSError:
+                entry = None
+            found.append((entry.st_mtime_ns, entry.st_size, entry.st_ino) if entry else None)
+        return found
 
 
 def _has_terminal() -> bool:

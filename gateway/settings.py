@@ -69,8 +69,8 @@ class Settings:
     token_seconds: int = 300
     """How long such a token opens sessions, at most. A session goes on after that."""
     reload_seconds: float = 0.0
-    """Look this often whether the files of keys, lexicon and certificate changed; 0: only on
-    SIGHUP."""
+    """Look this often whether the files of keys, lexicon, certificate and voices changed; 0: only
+    on SIGHUP."""
     open_metrics: bool = False
     """`/metrics` needs no key, where keys are used."""
 
@@ -158,7 +158,12 @@ class Settings:
     """Where it sends its clients; empty: to the address they know, behind which are others."""
 
     ready_deadline_seconds: float = 5.0
+    """Within so long the word of the readiness check must be spoken."""
     ready_cache_seconds: float = 5.0
+    """So long its answer is kept."""
+    ready_failure_share: float = 0.5
+    """A gateway is not ready while more than this share of its pieces fails by its own fault, in
+    30 s; 0, or 1 and above: whatever fails."""
 
     record_dir: str = ""
     """Where every session is recorded, with its text; see docs/recordings.md. Empty: nowhere."""

@@ -13,6 +13,7 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
 
 from engine.api import (
     OFFLINE,
@@ -25,6 +26,7 @@ from engine.api import (
     Synthesizer,
     Voice,
 )
+from gateway.failures import BLAMELESS, Failures
 
 _MEMORY_SECONDS = 30.0
 """Of work, after which a sample counts a third: machines have slow hours and loud neighbours."""
@@ -191,10 +193,12 @@ class MeteredSynthesizer:
         synthesizer: Synthesizer,
         supply: Supply,
         clock: Callable[[], float] = time.monotonic,
+        failures: Failures | None = None,
     ) -> None:
         self._synthesizer = synthesizer
         self._supply = supply
         self._clock = clock
+        self._failures = failures or Failures(0.0, clock)
 
     async def start(self, progress: Progress | None = None) -> None:
         await self._synthesizer.start(progress)
@@ -204,6 +208,12 @@ class MeteredSynthesizer:
 
     def voices(self) -> Sequence[Voice]:
         return self._synthesizer.voices()
+
+    def voice_files(self) -> Sequence[Path]:
+        return self._synthesizer.voice_files()
+
+    async def reload_voices(self) -> None:
+        await self._synthesizer.reload_voices()
 
     @property
     def limits(self) -> EngineLimits:
@@ -224,7 +234,13 @@ class MeteredSynthesizer:
                         # Its reader may take a while to come back.
                         self._supply.end(flight, self._clock())
                         flight = None
+                    if chunk.final:
+                        self._failures.note(failed=False)
                     yield chunk
+        except Exception as failure:
+            if getattr(failure, "code", None) not in BLAMELESS:
+                self._failures.note(failed=True)
+            raise
         finally:
             if flight is not None:
                 self._supply.end(flight, self._clock())

@@ -6,7 +6,7 @@ how they are configured and how a piece of text becomes a list of token ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -145,6 +145,22 @@ class AligningCheckpoint(Protocol):
 
     def alignment(self, request: SpeechRequest, plan: PiecePlan) -> PieceAlignment | None:
         """Of one piece, to be given its frames, lead first; None when there is no aligner."""
+        ...
+
+
+@runtime_checkable
+class GrowingCheckpoint(Protocol):
+    """A checkpoint that gets voices while it runs."""
+
+    def voice_files(self) -> Sequence[Path]:
+        """What `read_voices` reads first, there or not yet."""
+        ...
+
+    def read_voices(self) -> Callable[[], None]:
+        """Read all voices again, in any thread; what is returned puts them in force, at once.
+
+        Raises `CheckpointError` with all that is wrong, `SpeechError`; what is returned the latter.
+        """
         ...
 
 

@@ -12,15 +12,22 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api import EngineLimits, Sampling, SpeechError, SpeechRequest, Voice
-from engine.checkpoints.base import CodeSampling, PiecePlan, PromptContext, Registrar
+from engine.checkpoints.base import (
+    CheckpointError,
+    CodeSampling,
+    PiecePlan,
+    PromptContext,
+    Registrar,
+)
 from engine.checkpoints.chattts_release import Release
 from engine.checkpoints.chattts_speakers import Speaker, Speakers
+from engine.checkpoints.chattts_voices import VOICES, read_voices
 from engine.frontend.chattts import ChatTTSFrontend, TokenText
 from engine.frontend.chattts_tokens import REFINE_TAGS
 
@@ -124,6 +131,16 @@ class ChatTTSCheckpoint:
             read=self.token_ids,
             encode=lambda recording: self.codec().encode(recording),
         )
+
+    def voice_files(self) -> Sequence[Path]:
+        return (self._release.directory / VOICES,)
+
+    def read_voices(self) -> Callable[[], None]:
+        """See `engine.checkpoints.base.GrowingCheckpoint`."""
+        voices, problems = read_voices(self._release.directory, self._release.sizes)
+        if problems:
+            raise CheckpointError("; ".join(problems))
+        return self._speakers.prepare(voices)
 
     def warm_prompts(self) -> list[list[int]]:
         """Heads that fill at least one block; a speaker vector alone fills none."""

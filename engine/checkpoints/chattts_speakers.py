@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from engine.api import Pcm, SpeechError, Voice, describe
 from engine.checkpoints.base import CheckpointError, Codes, Registrar
@@ -35,6 +38,10 @@ class Speaker:
     frames: tuple[int, ...] = ()
 
 
+_Prompt = tuple[npt.NDArray[np.float32] | None, tuple[int, ...], Codes | None]
+"""What is registered of a voice: its vector, its reference's text and its frames."""
+
+
 class Speakers:
     """The voices of one release. Raises `CheckpointError` when random ones cannot be had."""
 
@@ -46,18 +53,27 @@ class Speakers:
     ) -> None:
         self._hidden = release.sizes.hidden
         self._statistics = release.statistics
-        self._voices = _catalogue(release, random_speakers)
-        self._default = DEFAULT_VOICE if DEFAULT_VOICE in self._voices else next(iter(self._voices))
-        self._known: dict[str, Speaker] = {}
+        self._release = release
+        self._random = random_speakers
+        self._voices: Mapping[str, ChatTTSVoice] = self._catalogue(release.voices)
+        self._known: Mapping[str, Speaker] = {}
+        """By key: also those that are listed no more, since sessions may speak with them."""
+        self._keys: Mapping[str, str] = {}
+        """Of those that are listed, by their ids."""
         self._guests: OrderedDict[str, tuple[Speaker, float]] = OrderedDict()
         """Voices that are not listed, and when they were last asked for, the latest last."""
         self._registrar: Registrar | None = None
+        self._revision = 0
         self._clock = clock
 
     def cards(self) -> Sequence[Voice]:
-        default = replace(self._voices[self._default].card, id=DEFAULT_VOICE)
-        named = [v.card for id, v in self._voices.items() if id != DEFAULT_VOICE]
-        return [default, *named]
+        default = _default(self._voices)
+        cards = {
+            id: replace(voice.card, key=self._keys.get(id, ""))
+            for id, voice in self._voices.items()
+        }
+        named = [card for id, card in cards.items() if id != DEFAULT_VOICE]
+        return [replace(cards[default], id=DEFAULT_VOICE), *named]
 
     def register(
         self,
@@ -69,32 +85,71 @@ class Speakers:
     ) -> None:
         """Register every listed voice. `open_speaker` is the token of a voice without a vector;
         `read` gives the token ids of a reference's text, `encode` the codes of its recording."""
-
-        def register(voice: ChatTTSVoice) -> Speaker:
-            id, reference = open_speaker, voice.reference
-            if voice.vector is not None:
-                id = registrar.register_speaker(unit(voice.vector))
-            if reference is None:
-                return Speaker(id)
-            frames = registrar.register_frames(reference.as_codes(encode))
-            return Speaker(id, read(reference.text), tuple(frames))
-
-        self._known = {id: register(voice) for id, voice in self._voices.items()}
         self._registrar = registrar
+        self._open_speaker, self._read, self._encode = open_speaker, read, encode
+        self._put(self._voices, self._prompts(self._voices))
+
+    def prepare(self, listed: Sequence[ChatTTSVoice]) -> Callable[[], None]:
+        """Other voices than before: the slow part of it. What is returned puts them in force; it
+        raises `SpeechError` when there is no more room."""
+        voices = self._catalogue(listed)
+        fresh = {
+            id: voice
+            for id, voice in voices.items()
+            if id not in self._voices or not voice.sounds_as(self._voices[id])
+        }
+        prompts = self._prompts(fresh)
+        return lambda: self._put(voices, prompts)
+
+    def _catalogue(self, listed: Sequence[ChatTTSVoice]) -> dict[str, ChatTTSVoice]:
+        return _catalogue(self._release, listed, self._random)
+
+    def _prompts(self, voices: Mapping[str, ChatTTSVoice]) -> dict[str, _Prompt]:
+        found = {}
+        for id, voice in voices.items():
+            reference = voice.reference
+            found[id] = (
+                None if voice.vector is None else unit(voice.vector),
+                () if reference is None else self._read(reference.text),
+                None if reference is None else reference.as_codes(self._encode),
+            )
+        return found
+
+    def _put(self, voices: Mapping[str, ChatTTSVoice], prompts: Mapping[str, _Prompt]) -> None:
+        assert self._registrar is not None
+        known, keys = dict(self._known), {}
+        for id in voices:
+            if id in prompts:
+                vector, text, codes = prompts[id]
+                token = self._open_speaker
+                if vector is not None:
+                    token = self._registrar.register_speaker(vector)
+                frames = () if codes is None else self._registrar.register_frames(codes)
+                self._revision += 1
+                keys[id] = f"{id}#{self._revision}"
+                known[keys[id]] = Speaker(token, text, tuple(frames))
+            else:
+                keys[id] = self._keys[id]
+        # Pieces are planned in other threads too: each of these is replaced as a whole.
+        self._known = known
+        self._voices, self._keys = voices, keys
 
     def registered(self) -> Collection[Speaker]:
-        return self._known.values()
+        """The voices that are listed."""
+        known = self._known
+        return [known[key] for key in self._keys.values()]
 
     def get(self, name: str) -> Speaker:
-        """A voice by name or by its speaker text, registered now if it is new.
+        """A voice by id, key or its speaker text, registered now if it is new.
 
         When there is no more room it takes the place of the one not asked for longest. Raises
         `SpeechError`: `unknown_voice`, or `engine_full` when that was asked for just now.
         """
-        if name == DEFAULT_VOICE:
-            name = self._default
         if name in self._known:
             return self._known[name]
+        keys = self._keys
+        if name == DEFAULT_VOICE or name in keys:
+            return self._known[keys[name if name in keys else _default(keys)]]
         guest = self._guests.pop(name, None)
         speaker = self._let_in(self._unlisted(name)) if guest is None else guest[0]
         self._guests[name] = speaker, self._clock()
@@ -138,9 +193,17 @@ class Speakers:
         )
 
 
-def _catalogue(release: Release, random_speakers: int) -> dict[str, ChatTTSVoice]:
-    """Listed voices by id, at least one; the default is that of this name, else the first."""
-    voices = {voice.card.id: voice for voice in release.voices}
+def _default(listed: Iterable[str]) -> str:
+    """The voice of this name, else the first."""
+    ids = list(listed)
+    return DEFAULT_VOICE if DEFAULT_VOICE in ids else ids[0]
+
+
+def _catalogue(
+    release: Release, listed: Sequence[ChatTTSVoice], random_speakers: int
+) -> dict[str, ChatTTSVoice]:
+    """Listed voices by id, and random ones; at least one."""
+    voices = {voice.card.id: voice for voice in listed}
     statistics = release.statistics
     if statistics is not None:
         drawn = [random_voice(statistics, seed) for seed in range(random_speakers)]

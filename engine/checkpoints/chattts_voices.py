@@ -55,6 +55,12 @@ class Reference:
         assert self.recording is not None
         return encode(self.recording)
 
+    def sounds_as(self, other: Reference) -> bool:
+        return self.text == other.text and all(
+            np.array_equal(mine, its) if mine is not None and its is not None else mine is its
+            for mine, its in ((self.codes, other.codes), (self.recording, other.recording))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ChatTTSVoice:
@@ -63,6 +69,17 @@ class ChatTTSVoice:
     card: Voice
     vector: Vector | None = None
     reference: Reference | None = None
+
+    def sounds_as(self, other: ChatTTSVoice) -> bool:
+        """Whether the same makes both of them, whatever is said of them."""
+        if self.vector is None or other.vector is None:
+            if self.vector is not other.vector:
+                return False
+        elif not np.array_equal(self.vector, other.vector):
+            return False
+        if self.reference is None or other.reference is None:
+            return self.reference is other.reference
+        return self.reference.sounds_as(other.reference)
 
 
 def read_statistics(directory: Path, sizes: Sizes) -> SpeakerStatistics | None:

@@ -1,7 +1,7 @@
 """`voxgate voices add`: one more voice for a ChatTTS release, from a speaker string or a recording.
 
-The engine reads `voices.json` beside `asset/` when it starts, and checks it then; here is checked
-what can be told without loading the model.
+The engine reads `voices.json` beside `asset/` when it starts and when it is told to, and checks it
+then; here is checked what can be told without loading the model.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def run(arguments: Namespace) -> int:
     entry |= _recording(arguments, release) if arguments.audio else _speaker(arguments)
     _write(release / VOICES, {**listed, arguments.id: entry})
     stderr().print(
-        f"Voice {arguments.id} is in {release / VOICES}; gateways offer it after a restart.",
+        f"Voice {arguments.id} is in {release / VOICES}. A gateway that runs takes it on SIGHUP; "
+        "sessions that are open keep the voices they have.",
         markup=False,
     )
     return 0

@@ -16,6 +16,7 @@ import orjson
 from starlette.responses import Response
 
 from engine.api import SpeechError, SpeechRequest, Synthesizer
+from gateway.failures import Failures
 from gateway.metrics import Metrics
 from gateway.pauses import milliseconds
 from gateway.settings import Settings
@@ -43,11 +44,13 @@ class Readiness:
         synthesizer: Synthesizer,
         settings: Settings,
         metrics: Metrics,
+        failures: Failures,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._synthesizer = synthesizer
         self._settings = settings
         self._metrics = metrics
+        self._failures = failures
         self._clock = clock
         self._lock = asyncio.Lock()
         self._known: tuple[float, int, dict[str, Any]] | None = None
@@ -68,6 +71,9 @@ class Readiness:
             if state == "starting":
                 body |= {"doing": self.progress[0], "done": round(self.progress[1], 2)}
             return 503, body
+        failing = self._failures.too_many()
+        if failing is not None:
+            return self._unready("failing", failing)
         async with self._lock:
             known = self._known
             if known is None or self._clock() - known[0] > self._settings.ready_cache_seconds:

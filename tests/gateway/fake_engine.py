@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -86,6 +87,8 @@ class FakeSynthesizer:
         self.start_hold: asyncio.Event | None = None
         self.running = 0
         self.waiting = 0
+        self.listed: Sequence[Voice] = VOICES
+        self.files: Sequence[Path] = ()
 
     async def start(self, progress: Progress | None = None) -> None:
         self.state = "starting"
@@ -102,7 +105,19 @@ class FakeSynthesizer:
         self.state = "stopped"
 
     def voices(self) -> Sequence[Voice]:
-        return VOICES
+        return self.listed
+
+    def voice_files(self) -> Sequence[Path]:
+        return self.files
+
+    async def reload_voices(self) -> None:
+        """One voice a line of its file."""
+        for file in self.files:
+            ids = file.read_text(encoding="utf-8").split()
+            if not ids:
+                raise ValueError(f"{file} names no voice")
+            keys = {each: f"{each}#{file.stat().st_mtime_ns}" for each in ids}
+            self.listed = [Voice(each, each, ("en",), key=keys[each]) for each in ids]
 
     @property
     def limits(self) -> EngineLimits:

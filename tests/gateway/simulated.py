@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,12 @@ class BoundedEngine:
 
     def voices(self) -> Sequence[Voice]:
         return VOICES
+
+    def voice_files(self) -> Sequence[Path]:
+        return ()
+
+    async def reload_voices(self) -> None:
+        """There are no others."""
 
     @property
     def limits(self) -> EngineLimits:

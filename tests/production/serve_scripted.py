@@ -3,6 +3,8 @@
 `VOXGATE_SCRIPTED_STREAMS` at once.
 
     python serve_scripted.py serve ARGUMENTS...
+
+While the file `VOXGATE_SCRIPTED_FAULT` exists, every piece but the readiness check's fails.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from gateway.cli import main
 from gateway.commands import serve
 
 PACE = float(os.environ.pop("VOXGATE_SCRIPTED_PACE", "3"))
+FAULT = Path(os.environ.pop("VOXGATE_SCRIPTED_FAULT", "/nowhere"))
 STREAMS = float(os.environ.pop("VOXGATE_SCRIPTED_STREAMS", "1000"))
 CHUNK = 2048
 
@@ -29,7 +32,10 @@ def make() -> FakeSynthesizer:
         samples = max(CHUNK, int(len(request.text) / 14 * SAMPLE_RATE))
         # Beyond so many streams all become slower, as in an engine whose steps grow.
         share = max(1.0, engine.running / STREAMS)
-        return Script(samples=samples, chunk=CHUNK, delay=CHUNK / SAMPLE_RATE / PACE * share)
+        script = Script(samples=samples, chunk=CHUNK, delay=CHUNK / SAMPLE_RATE / PACE * share)
+        if FAULT.exists():
+            script.fail_after, script.error = 0, RuntimeError("a scripted fault")
+        return script
 
     engine = FakeSynthesizer(script)
     # The word of the readiness check takes its time as well: capacity is measured by it first.

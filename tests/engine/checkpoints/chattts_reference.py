@@ -37,8 +37,8 @@ def speaker_statistics(hidden: int) -> npt.NDArray[np.float16]:
     return np.random.default_rng(6).random(2 * hidden).astype(np.float16)
 
 
-def speaker_vector(hidden: int) -> npt.NDArray[np.float16]:
-    return np.random.default_rng(7).standard_normal(hidden).astype(np.float16)
+def speaker_vector(hidden: int, seed: int = 7) -> npt.NDArray[np.float16]:
+    return np.random.default_rng(seed).standard_normal(hidden).astype(np.float16)
 
 
 def reference_codes() -> npt.NDArray[np.int16]:

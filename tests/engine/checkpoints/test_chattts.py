@@ -121,6 +121,62 @@ def test_without_voices_the_speaker_is_left_open(release: Path, store: Store) ->
     assert prompt[:2] == [checkpoint.token("[Stts]"), checkpoint.token("[empty_spk]")]
 
 
+def keys_of(checkpoint: ChatTTSCheckpoint) -> dict[str, str]:
+    return {voice.id: voice.key for voice in checkpoint.voices()}
+
+
+def test_voices_that_come_change_and_go_are_read_while_it_runs(release: Path, store: Store) -> None:
+    other = {"speaker": encode_vector(reference.speaker_vector(HIDDEN, 5))}
+    anna = {"speaker": encode_vector(VECTOR)}
+    checkpoint = opened(with_voices(release, {"anna": anna, "bao": anna}), store)
+    before = keys_of(checkpoint)
+    prompt, others = (
+        checkpoint.plan(SpeechRequest("hello", voice=voice)).prompt for voice in ("anna", "bao")
+    )
+    assert checkpoint.voice_files() == (release / "voices.json",)
+    with_voices(release, {"anna": other, "bao": {**anna, "name": "Bao"}, "carl": {**other}})
+    checkpoint.read_voices()()
+    after = keys_of(checkpoint)
+    assert list(after) == ["default", "anna", "bao", "carl"]
+    assert after["bao"] == before["bao"], "only told of otherwise"
+    assert after["anna"] != before["anna"]
+    assert after["default"] == after["anna"]
+    assert [v.name for v in checkpoint.voices() if v.id == "bao"] == ["Bao"]
+    new = checkpoint.plan(SpeechRequest("hello", voice="anna")).prompt
+    assert new[1] != prompt[1]
+    for key in (before["anna"], before["default"]):
+        kept = checkpoint.plan(SpeechRequest("hello", voice=key)).prompt
+        assert kept == prompt, "who speaks with it goes on as before"
+    with_voices(release, {"carl": other})
+    checkpoint.read_voices()()
+    assert list(keys_of(checkpoint)) == ["default", "carl"]
+    assert checkpoint.plan(SpeechRequest("hello", voice=before["bao"])).prompt == others
+    with pytest.raises(SpeechError):
+        checkpoint.plan(SpeechRequest("hello", voice="bao"))
+
+
+def test_voices_that_are_wrong_change_nothing(release: Path, store: Store) -> None:
+    anna = {"speaker": encode_vector(VECTOR)}
+    checkpoint = opened(with_voices(release, {"anna": anna}), store)
+    before = keys_of(checkpoint)
+    with_voices(release, {"anna": anna, "bad": {"speaker": "x"}, "worse": {"spekaer": "x"}})
+    with pytest.raises(CheckpointError, match=r"'bad'.*'worse'"):
+        checkpoint.read_voices()
+    (release / "voices.json").write_text("{")
+    with pytest.raises(CheckpointError, match="no JSON"):
+        checkpoint.read_voices()
+    # More than there is room for.
+    many = {
+        f"v{n}": {"speaker": encode_vector(reference.speaker_vector(HIDDEN, n))} for n in (7, 8)
+    }
+    store._header[12] = store.shape.speaker_rows - 1
+    with_voices(release, many)
+    with pytest.raises(SpeechError, match="room"):
+        checkpoint.read_voices()()
+    assert keys_of(checkpoint) == before
+    checkpoint.plan(SpeechRequest("hello", voice="anna"))
+
+
 def test_a_speaker_vector_is_registered_normalised(release: Path, store: Store) -> None:
     (release / "anna.txt").write_text(encode_vector(VECTOR), encoding="utf-8")
     with_voices(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,3 +100,34 @@ async def test_a_voice_that_is_not_there_fails_alone(engine: EngineSynthesizer) 
         await speak(engine, SpeechRequest("hello", voice="nobody"))
     assert caught.value.code == "unknown_voice"
     await speak(engine, SpeechRequest("hello there", seed=3, sampling=SHORT))
+
+
+async def test_a_voice_that_is_added_speaks_and_one_that_is_changed_goes_on(
+    engine: EngineSynthesizer,
+) -> None:
+    [file] = engine.voice_files()
+
+    async def told(name: str, seed: int) -> str:
+        """The key of a voice, after its vector became another one."""
+        vector = encode_vector(reference.speaker_vector(SMALL.hidden, seed))
+        file.write_text(json.dumps({"first": {}, name: {"speaker": vector}}), encoding="utf-8")
+        await engine.reload_voices()
+        return next(voice.key for voice in engine.voices() if voice.id == name)
+
+    def request(voice: str) -> SpeechRequest:
+        return SpeechRequest("hello there", voice=voice, seed=3, sampling=SHORT)
+
+    old = await told("anna", 11)
+    first = await speak(engine, request("anna"))
+    new = await told("anna", 12)
+    changed = await speak(engine, request("anna"))
+    assert old != new
+    assert (changed.codes != first.codes).any()
+    assert (changed.codes == (await speak(engine, request(new))).codes).all()
+    assert (first.codes == (await speak(engine, request(old))).codes).all()
+    file.write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match="no JSON"):
+        await engine.reload_voices()
+    assert (changed.codes == (await speak(engine, request("anna"))).codes).all()
+    file.unlink()
+    await engine.reload_voices()
