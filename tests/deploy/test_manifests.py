@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import http.server
 import itertools
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
+import threading
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +31,16 @@ sys.path.insert(0, str(KUBERNETES))
 
 import replay_hpa  # noqa: E402
 
-VARIANTS = ("base", "cuda", "keda", "gateway-api")
-OTHER_KINDS = {
-    # Of operators: the fields without which their own schemas refuse them.
-    "ServiceMonitor": {"selector", "endpoints"},
-    "ScaledObject": {"scaleTargetRef", "triggers"},
-    "Gateway": {"gatewayClassName", "listeners"},
-    "HTTPRoute": {"parentRefs", "rules"},
+VARIANTS = ("base", "cuda", "object-store", "keda", "gateway-api")
+OPERATORS = ROOT / "tests" / "deploy" / "operators"
+MODELS = {
+    "ServiceMonitor": "prometheus-operator/monitoring.coreos.com/v1",
+    "ScaledObject": "keda/keda.sh/v1alpha1",
+    "Gateway": "gateway-api/gateway.networking.k8s.io/v1",
+    "HTTPRoute": "gateway-api/gateway.networking.k8s.io/v1",
+}
+WITHOUT_SCHEMA = {
+    # No registry has one: the fields without which Envoy Gateway refuses it.
     "BackendTrafficPolicy": {"targetRefs", "loadBalancer"},
 }
 
@@ -64,10 +74,64 @@ def test_what_is_rendered_fits_the_schemas(
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     for kind, each in objects(rendered[variant]).items():
-        if kind in OTHER_KINDS:
-            assert set(each["spec"]) >= OTHER_KINDS[kind]
-        else:
+        if kind in WITHOUT_SCHEMA:
+            assert set(each["spec"]) >= WITHOUT_SCHEMA[kind]
+        elif kind not in MODELS:
             assert f"kind {kind} " not in said, "there was no schema for it"
+
+
+def faults(tools: Path, folder: Path, resources: list[dict[str, Any]]) -> str:
+    """What the operators' schemas say: of values when run, of fields that are none by types."""
+    home = tools.parent / "operators"
+    if not home.exists():
+        pytest.skip("needs npm: apt-get install nodejs npm")
+    lines = [
+        f'import type {{ I{kind} }} from "@kubernetes-models/{module}";'
+        for kind, module in MODELS.items()
+    ]
+    for number, each in enumerate(resources):
+        lines.append(f"export const r{number}: I{each['kind']} = {json.dumps(each)};")
+    for file, text in (
+        ("validate.mjs", (OPERATORS / "validate.mjs").read_text()),
+        ("resources.ts", "\n".join(lines)),
+    ):
+        (folder / file).write_text(text)
+    (folder / "node_modules").symlink_to(home / "node_modules")
+    (folder / "package.json").symlink_to(home / "package.json")
+    types = ["--noEmit", "--strict", "--module", "nodenext", "--skipLibCheck", "resources.ts"]
+    said = ""
+    for command in (["node", "validate.mjs"], ["node", "node_modules/typescript/bin/tsc", *types]):
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            input=json.dumps(resources),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said += done.stdout + done.stderr
+    return said
+
+
+@pytest.mark.deploy
+def test_resources_of_operators_fit_their_schemas(
+    tools: Path, rendered: dict[str, Path], tmp_path: Path
+) -> None:
+    found: dict[str, dict[str, Any]] = {}
+    for path in rendered.values():
+        found |= {kind: each for kind, each in objects(path).items() if kind in MODELS}
+    assert set(found) == set(MODELS)
+    assert faults(tools, tmp_path, list(found.values())) == ""
+    (tmp_path / "wrong").mkdir()
+    good = found["ScaledObject"]
+    wrong = [
+        {**good, "spec": {**good["spec"], **field}}
+        for field in ({"maxReplicaCount": "many"}, {"minReplicas": 2})
+    ]
+    said = faults(tools, tmp_path / "wrong", wrong)
+    assert "maxReplicaCount must be integer" in said
+    assert "minReplicas" in said
+    assert "does not exist in type 'IScaledObjectSpec'" in said
 
 
 @pytest.mark.deploy
@@ -94,6 +158,74 @@ def test_what_is_rendered_hangs_together(rendered: dict[str, Path]) -> None:
     assert "Ingress" not in objects(rendered["gateway-api"])
 
 
+def init_containers(rendered: dict[str, Path], variant: str) -> list[dict[str, Any]]:
+    pod = objects(rendered[variant])["Deployment"]["spec"]["template"]["spec"]
+    found: list[dict[str, Any]] = pod["initContainers"]
+    return found
+
+
+@pytest.mark.deploy
+def test_a_model_that_is_not_what_was_published_keeps_the_pod_from_starting(
+    rendered: dict[str, Path], tmp_path: Path
+) -> None:
+    """The init container's own script, on folders of this machine."""
+    [container] = init_containers(rendered, "cuda")
+    command = [*container["command"], *container["args"]]
+
+    def starts(change: str) -> bool:
+        shutil.rmtree(tmp_path / "source", ignore_errors=True)
+        shutil.rmtree(tmp_path / "model", ignore_errors=True)
+        for name in ("source/asset", "model"):
+            (tmp_path / name).mkdir(parents=True)
+        prepare = "echo a >asset/a; echo b >b; sha256sum asset/a b >SHA256SUMS;"
+        subprocess.run(["sh", "-ec", prepare + change], cwd=tmp_path / "source", check=True)
+        script = command[-1].replace("/source", f"{tmp_path}/source")
+        script = script.replace("/model", f"{tmp_path}/model")
+        done = subprocess.run([*command[:-1], script], capture_output=True, check=False)
+        return done.returncode == 0
+
+    assert starts("")
+    assert (tmp_path / "model" / "asset" / "a").read_text() == "a\n"
+    for change in ("echo c >b", "rm b", "rm SHA256SUMS", "echo c >c", "echo x >>SHA256SUMS"):
+        assert not starts(change), change
+
+
+@pytest.mark.deploy
+def test_the_model_comes_from_an_object_store(
+    tools: Path, rendered: dict[str, Path], tmp_path: Path
+) -> None:
+    """rclone with the arguments of the pod; its store here is a web server."""
+    fetch, check = init_containers(rendered, "object-store")
+    assert (fetch["name"], check["name"]) == ("fetch", "model")
+    rendered_all = objects(rendered["object-store"])
+    assert "PersistentVolumeClaim" not in rendered_all
+    volumes = rendered_all["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    [source] = [each for each in volumes if each["name"] == "source"]
+    assert set(source) == {"name", "emptyDir"}
+    assert {"ports": [{"protocol": "TCP", "port": 443}]} in rendered_all["NetworkPolicy"]["spec"][
+        "egress"
+    ]
+    store = tmp_path / "store" / "bucket" / "chattts" / "asset"
+    store.mkdir(parents=True)
+    (store / "Decoder.safetensors").write_bytes(os.urandom(100_000))
+    (tmp_path / "source").mkdir()
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "store")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        variables = {
+            "RCLONE_CONFIG_MODEL_TYPE": "http",
+            "RCLONE_CONFIG_MODEL_URL": f"http://127.0.0.1:{server.server_port}/",
+        }
+        arguments = [
+            each.replace("$(MODEL_PATH)", "bucket/chattts").replace("/source", f"{tmp_path}/source")
+            for each in fetch["args"]
+        ]
+        subprocess.run([str(tools / "rclone"), *arguments], env=variables, check=True, timeout=30)
+        server.shutdown()
+    copied = tmp_path / "source" / "asset" / "Decoder.safetensors"
+    assert copied.read_bytes() == (store / "Decoder.safetensors").read_bytes()
+
+
 def test_the_configuration_is_one_that_a_gateway_takes(tmp_path: Path) -> None:
     document = yaml.safe_load((KUBERNETES / "base" / "configuration.yaml").read_text())
     path = tmp_path / "voxgate.toml"
@@ -115,6 +247,47 @@ def test_the_configuration_is_one_that_a_gateway_takes(tmp_path: Path) -> None:
     for probe in ("startupProbe", "readinessProbe"):
         timeout = spec["containers"][0][probe]["timeoutSeconds"]
         assert timeout > settings.ready_deadline_seconds
+
+
+def test_every_image_is_pinned_to_its_digest() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    images = [service["image"] for service in compose["services"].values()]
+    for path in KUBERNETES.rglob("*.yaml"):
+        images += re.findall(r"^ +image: (\S+)", path.read_text(), re.MULTILINE)
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    images += re.findall(r"^(?:ARG DEBIAN=|# syntax=)(\S+)", dockerfile, re.MULTILINE)
+    # Our own have a name that the deployment gives.
+    others = [each for each in images if "voxgate" not in each]
+    assert len(others) == 6
+    for image in others:
+        assert re.search(r":[^:@]+@sha256:[0-9a-f]{64}$", image), image
+
+
+@pytest.mark.deploy
+def test_compose_fits_its_specification(tools: Path) -> None:
+    files = {"compose-spec": "deploy/compose.yaml", "github-workflows": ".github/workflows/ci.yml"}
+    for schema, file in files.items():
+        done = subprocess.run(
+            [str(tools / "check-jsonschema"), "--builtin-schema", f"vendor.{schema}", file],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.deploy
+def test_the_scripts_are_clean(tools: Path) -> None:
+    scripts = [str(path) for path in ROOT.glob("*/**/*.sh") if ".venv" not in str(path)]
+    assert len(scripts) > 4
+    done = subprocess.run(
+        [str(tools / "shellcheck"), "--severity=warning", *scripts],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_compose_names_what_there_is() -> None:

@@ -67,11 +67,22 @@ def configure(folder: Path, ports: list[int], port: int, tls: int) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def site(tools: Path, folder: Path, *options: str) -> AsyncIterator[Site]:
+async def site(
+    tools: Path,
+    folder: Path,
+    *options: str,
+    environment: dict[str, str] | None = None,
+    first: dict[str, str] | None = None,
+) -> AsyncIterator[Site]:
+    """`environment` of both gateways, `first` of the first one."""
     port, tls = free_port(), free_port()
     # Whom the scripted engine could not speak for in time is not the question here.
     options = ("--behind-proxy", "--capacity-share", "0", *options)
-    async with gateway(*options) as one, gateway(*options) as two:
+    environment = environment or {}
+    async with (
+        gateway(*options, environment={**environment, **(first or {})}) as one,
+        gateway(*options, environment=environment) as two,
+    ):
         configure(folder, [one.port, two.port], port, tls)
         command = [str(tools / "nginx"), "-p", str(folder), "-c", "nginx.conf"]
         check = await asyncio.create_subprocess_exec(*command, "-t", stderr=asyncio.subprocess.PIPE)
@@ -247,36 +258,100 @@ async def test_a_gateway_that_is_killed_harms_only_its_own(tools: Path, folder: 
             assert done is not None
 
 
+@contextlib.asynccontextmanager
+async def watched(tools: Path, here: Path, place: Site) -> AsyncIterator[Path]:
+    """The breaker at work; the file it writes."""
+    upstream = here / "upstream.conf"
+    breaker = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(ROOT / "deploy" / "nginx" / "breaker.py"),
+        *("--upstream", str(upstream)),
+        *("--reload", f"{tools / 'nginx'} -p {here} -c nginx.conf -s reload"),
+        *("--seconds", "0.2", "--timeout", "1"),
+        *(each.url for each in place.gateways),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield upstream
+    finally:
+        breaker.terminate()
+        await breaker.wait()
+
+
+async def taken_out(upstream: Path, number: int, *, out: bool, seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            [*_, one, two, _] = upstream.read_text().splitlines()
+            if [one, two][number].endswith("down;") is out:
+                return
+            await asyncio.sleep(0.05)
+
+
 async def test_a_gateway_that_hangs_is_taken_out_and_let_back(tools: Path, folder: Path) -> None:
     """nginx connects to a stopped process and waits; the breaker asks whether it speaks."""
     here = fresh(folder, "hang")
-    async with site(tools, here, "--ready-cache-seconds", "0") as place:
-        reload = f"{tools / 'nginx'} -p {here} -c nginx.conf -s reload"
-        breaker = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(ROOT / "deploy" / "nginx" / "breaker.py"),
-            *("--upstream", str(here / "upstream.conf"), "--reload", reload),
-            *("--seconds", "0.2", "--timeout", "1"),
-            *(each.url for each in place.gateways),
-        )
-        try:
-            # Sessions that are there hear nothing of it.
-            talk = asyncio.create_task(speak(place.gateways[1].url, TEXT * 3))
-            place.gateways[0].signal(signal.SIGSTOP)
-            async with asyncio.timeout(20):
-                while " down;" not in (here / "upstream.conf").read_text():
-                    await asyncio.sleep(0.05)
-            async with asyncio.timeout(30):
-                for _ in range(6):
-                    _, done, _ = await speak(place.url, "A word.")
-                    assert done is not None
-            place.gateways[0].signal(signal.SIGCONT)
-            async with asyncio.timeout(20):
-                while " down;" in (here / "upstream.conf").read_text():
-                    await asyncio.sleep(0.05)
-            sequences, done, _ = await talk
+    async with (
+        site(tools, here, "--ready-cache-seconds", "0") as place,
+        watched(tools, here, place) as upstream,
+    ):
+        # Sessions that are there hear nothing of it.
+        talk = asyncio.create_task(speak(place.gateways[1].url, TEXT * 2))
+        place.gateways[0].signal(signal.SIGSTOP)
+        await taken_out(upstream, 0, out=True)
+        async with asyncio.timeout(30):
+            for _ in range(6):
+                _, done, _ = await speak(place.url, "A word.")
+                assert done is not None
+        place.gateways[0].signal(signal.SIGCONT)
+        await taken_out(upstream, 0, out=False)
+        sequences, done, _ = await talk
+        assert done is not None
+        assert sequences == list(range(done.packets))
+
+
+async def test_a_gateway_whose_pieces_fail_is_taken_out_and_let_back(
+    tools: Path, folder: Path
+) -> None:
+    """Its word of readiness is spoken all the while: only the share of its failures tells."""
+    here = fresh(folder, "fail")
+    fault = here / "fault"
+    options = ("--ready-cache-seconds", "0", "--piece-retry-seconds", "0")
+    faulty = {"VOXGATE_SCRIPTED_FAULT": str(fault)}
+    async with (
+        site(tools, here, *options, environment=faulty) as place,
+        watched(tools, here, place) as upstream,
+        httpx.AsyncClient() as http,
+    ):
+        fault.touch()
+        for _ in range(40):
+            # nginx itself asks the other one, which is none the better for it here.
+            answer = await http.post(place.gateways[0].url + "/tts", json={"text": "A word."})
+            assert answer.status_code == 500
+        await taken_out(upstream, 0, out=True)
+        fault.unlink()
+        used = set()
+        for number in range(6):
+            _, done, _ = await speak(f"{place.url}/v1/stream?route=f{number}", "A word.")
             assert done is not None
-            assert sequences == list(range(done.packets))
-        finally:
-            breaker.terminate()
-            await breaker.wait()
+            assert done.failed == 0
+            used.add(place.server_of(f"f{number}"))
+        assert used == {1}, "nobody comes to the one that failed"
+        await taken_out(upstream, 0, out=False, seconds=40)
+
+
+async def test_a_request_that_meets_a_fault_is_answered_by_the_other_one(
+    tools: Path, folder: Path
+) -> None:
+    here = fresh(folder, "passive")
+    fault = here / "fault"
+    here.joinpath("fault").touch()
+    async with site(
+        tools, here, "--piece-retry-seconds", "0", first={"VOXGATE_SCRIPTED_FAULT": str(fault)}
+    ) as place:
+        async with httpx.AsyncClient() as http:
+            for _ in range(12):
+                answer = await http.post(place.url + "/tts", json={"text": "A word."})
+                assert answer.status_code == 200
+        log = place.log.read_text().splitlines()
+        asked = [line for line in log if f":{place.gateways[0].port}" in line]
+        assert 0 < len(asked) <= 4, "three faults, and nginx leaves it alone"
