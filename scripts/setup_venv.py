@@ -305,6 +305,16 @@ def install_browser() -> None:
         say("The tests of the page need a browser:  sudo apt-get install chromium")
 
 
+def install_portaudio() -> None:
+    """For the tests that play; without it they are left out."""
+    prefix = root_prefix()
+    if not loads("libportaudio.so.2") and prefix is not None and shutil.which("apt-get"):
+        say("Installing libportaudio2, for the tests that play")
+        apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+        for arguments in (["update"], ["install", "-y", "libportaudio2"]):
+            succeeds([*apt, *arguments])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Set up Voxgate in .venv.")
     parser.add_argument("--dev", action="store_true", help="also the test and lint tools")
@@ -316,6 +326,7 @@ def main() -> None:
     if arguments.dev:
         install_part("dev", [DEV_LOCK], lambda: install_lock(DEV_LOCK))
         install_part("frameworks", [FRAMEWORKS_LOCK], install_frameworks)
+        install_portaudio()
         install_browser()
     install_part("voxgate", [ROOT / "pyproject.toml"], install_voxgate)
     say(f"Set up in {time.monotonic() - started:.0f} s.")
