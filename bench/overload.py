@@ -28,6 +28,7 @@ from rich.console import Console
 
 from bench import load, machine
 from bench.gateway_process import GatewayError
+from bench.player import SAMPLE_RATE
 from bench.scrape import metrics_url
 from bench.stats import rounded, summary
 from bench.texts import sentences
@@ -118,7 +119,9 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         noting.cancel()
         await asyncio.gather(noting, return_exceptions=True)
     heard = [caller.user for caller in callers if caller.user is not None and caller.user.turns]
-    gaps = [gap for user in heard for turn in user.turns for gap in turn.player.gaps]
+    turns = [turn for user in heard for turn in user.turns]
+    gaps = [gap for turn in turns for gap in turn.player.gaps]
+    heard_seconds = sum(turn.player.samples for turn in turns) / SAMPLE_RATE
     refusals = [ms for caller in callers for ms in caller.refusals]
     return {
         "users": count,
@@ -127,7 +130,10 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         "pressure": summary([each["pressure"] for each in noted]),
         "admitted": len(heard),
         "gapless": sum(user.gapless for user in heard),
+        "turns": len(turns),
+        "gapless_turns": sum(turn.player.gapless for turn in turns),
         "gaps_ms": summary(gaps, scale=1000),
+        "dry_share": rounded(sum(gaps) / (heard_seconds + sum(gaps))) if turns else 0.0,
         "refusals": len(refusals),
         "retry_after_ms": summary(refusals),
         "seconds": options.seconds,

@@ -20,7 +20,13 @@ from bench.tables import TABLES, Result
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "benchmarks"
-DOCUMENTS = ("README.md", "README.zh-CN.md", "docs/benchmarks.md")
+DOCUMENTS = (
+    "README.md",
+    "README.zh-CN.md",
+    "docs/benchmarks.md",
+    "docs/decisions/admission.md",
+    "docs/decisions/session-cost.md",
+)
 _MARKED = re.compile(r"(<!-- bench:(?P<name>[\w-]+) -->\n).*?(<!-- /bench:(?P=name) -->)", re.S)
 
 

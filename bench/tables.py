@@ -305,6 +305,49 @@ def _variants_table(result: Result, title: str) -> str:
     return "\n".join(lines)
 
 
+def overload(result: Result) -> str:
+    """A `bench.overload` result."""
+    cells = [
+        _number(result["users"]),
+        _parts(result["capacity"], "min", "p50"),
+        _number(result["admitted"]),
+        _number(result["gapless"]),
+        f"{result['gapless_turns']} of {result['turns']}",
+        _parts(result["gaps_ms"], "p50", "p99"),
+        f"{result['dry_share']:.2%}",
+        _number(result["refusals"]),
+    ]
+    return "\n".join(
+        [
+            "| came | room for, least / median | let in | of them without a gap"
+            " | turns without a gap | gap p50 / p99, ms | of their time dry | refusals |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| " + " | ".join(cells) + " |",
+        ]
+    )
+
+
+def session_cost(result: Result) -> str:
+    """A `bench.session_cost` result."""
+    lag = result["loop_lag_ms"]
+    cells = [
+        _number(result["streams"]),
+        _number(result["cpu_percent_per_stream"]),
+        _number(result["encoder_percent_per_stream"]),
+        _number(lag["longest"]),
+        f"{lag['above_20']:.0f} of {lag['looks']:,.0f}",
+        _number(lag["above_20_by_own_work"]),
+    ]
+    return "\n".join(
+        [
+            "| streams | a session, % of a core | its encoder, % | event loop late at most, ms"
+            " | late by over 20 ms | by its own work |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| " + " | ".join(cells) + " |",
+        ]
+    )
+
+
 def windows_of(row: Result) -> list[Result]:
     """One window a level of streams, medians over the rounds."""
     levels = zip(*(each["windows"] for each in row["rounds"]), strict=True)
@@ -353,5 +396,7 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "gpu-table": gpu_table,
     "gpu-variants": gpu_variants,
     "gpu-fleet": gpu_fleet,
+    "overload": overload,
+    "session-cost": session_cost,
 }
 """By the `kind` a result carries."""
