@@ -16,7 +16,7 @@ from engine.counters import Counters
 from engine.frames import FrameStore
 from engine.lm_config import LmConfig
 from engine.vllm_engine import LanguageModelSettings
-from engine.watchdog import Watchdog
+from engine.watchdog import Watchdog, waited_seconds
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -160,7 +160,9 @@ class SupervisedEngine:
 
     def _cpu_seconds(self) -> float:
         families = [[p, *p.children(recursive=True)] for p in self._processes]
-        return sum(sum(p.cpu_times()[:4]) for family in families for p in family)
+        return sum(
+            sum(p.cpu_times()[:4]) + waited_seconds(p.pid) for family in families for p in family
+        )
 
     def _kill(self) -> None:
         for process in self._processes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 IDLE_SECONDS = 10.0
 """Without a step while requests are pending and the process does nothing: stopped, deadlocked."""
@@ -11,7 +12,7 @@ BUSY_SECONDS = 60.0
 """Without a step while the process works: a long prompt or a compilation takes less."""
 
 _IDLE_SHARE = 0.02
-"""Of one core. A process short of CPU time still gets more; answering its sockets takes less."""
+"""Of one core. Answering its sockets takes less."""
 
 _LONGEST_GAP = 2.0
 """Seconds between two looks that count. A longer gap says that this process did not run: it may
@@ -37,7 +38,7 @@ class Watchdog:
         """Whether to give the process up.
 
         `now` in seconds of a monotonic clock, `steps` reported so far, `cpu_seconds` used by the
-        process and its children.
+        process and its children or waited for: one that others keep from running is not idle.
         """
         gap = min(now - self._looked, _LONGEST_GAP)
         self._looked = now
@@ -52,3 +53,15 @@ class Watchdog:
             return False
         idle = cpu_seconds() - self._cpu < _IDLE_SHARE * self._silence
         return idle or self._silence >= BUSY_SECONDS
+
+
+def waited_seconds(pid: int) -> float:
+    """How long the threads of a process were ready to run while others ran; 0 where the kernel does
+    not tell."""
+    waited = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            waited += int(thread.read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+    return waited / 1e9

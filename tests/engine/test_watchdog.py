@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from engine.watchdog import BUSY_SECONDS, IDLE_SECONDS, Watchdog
+from engine.watchdog import BUSY_SECONDS, IDLE_SECONDS, Watchdog, waited_seconds
 
 
 def given_up_after(
@@ -75,3 +80,24 @@ def test_time_in_which_nobody_looked_hardly_counts() -> None:
         )
         is None
     )
+
+
+def test_who_is_kept_from_running_is_not_idle() -> None:
+    """Two processes on one core, one of them at the lowest priority there is."""
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("this kernel tells nothing of who waits")
+    core = {max(os.sched_getaffinity(0))}
+    spin = "while True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)]
+    try:
+        for process in busy:
+            os.sched_setaffinity(process.pid, core)
+        os.sched_setscheduler(busy[1].pid, os.SCHED_IDLE, os.sched_param(0))
+        before = waited_seconds(busy[1].pid)
+        time.sleep(1)
+        assert waited_seconds(busy[1].pid) - before > 0.2
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert waited_seconds(busy[1].pid) == 0.0

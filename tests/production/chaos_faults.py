@@ -300,7 +300,8 @@ async def soak(stage: Stage) -> None:
     result.weights = weights.rows
     result.memory_growth_mib = weights.growth("gateway_mib")
     result.descriptor_growth = int(weights.growth("descriptors"))
-    result.note = f"{seconds:.0f} s; engine {weights.growth('engine_mib'):+g} MiB"
+    engine = f"engine {weights.growth('engine_mib'):+g} MiB"
+    result.note = f"{seconds:.0f} s; {engine}; {len(weights.refused)} refused at first"
     assert abs(result.descriptor_growth) <= 10
     if stage.full:
         assert result.memory_growth_mib + weights.growth("engine_mib") < 60

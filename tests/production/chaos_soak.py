@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Weights:
     """Memory (MiB) and descriptors of all processes of a gateway, over time."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Why listeners were not let in, who came again a second later."""
 
     def weigh(self, pid: int, sessions: int, seconds: float) -> None:
         gateway = psutil.Process(pid)
@@ -118,6 +120,7 @@ async def churn(stage: Stage, *, seconds: float, lanes: int, series: str | None)
     begun = time.monotonic()
     end = begun + seconds
     count = 0
+    refused = weights.refused
 
     async def lane(number: int) -> None:
         nonlocal count
@@ -125,13 +128,18 @@ async def churn(stage: Stage, *, seconds: float, lanes: int, series: str | None)
         while time.monotonic() < end:
             heard = await drawn.choice(_KINDS)(stage.server.url, drawn)
             count += 1
+            if heard.code and not heard.packets:
+                refused.append(heard.code)
+                await asyncio.sleep(1)
+                continue
             stage.count([heard])
 
     async def watch() -> None:
         while True:
             weights.weigh(stage.server.process.pid, count, time.monotonic() - begun)
             if series:
-                Path(series).write_text(json.dumps(weights.rows))
+                counts = {**asdict(stage.result), "weights": weights.rows}
+                Path(series).write_text(json.dumps({**counts, "note": f"{len(refused)} refused"}))
             await asyncio.sleep(min(_EVERY_SECONDS, seconds / 20))
 
     watching = asyncio.create_task(watch())
