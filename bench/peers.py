@@ -45,7 +45,7 @@ from bench.tuned import Tuning
 from bench.turns import Turn
 from bench.user import Habits, User
 from bench.window import result_of, run_window
-from gateway.client import VoiceClient
+from gateway.client import Audio, VoiceClient
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-peers"
@@ -269,19 +269,24 @@ async def word_error(name: str, count: int) -> dict[str, Any]:
         async with GatewayProcess() as gateway, _pcm_client(gateway.url) as client:
             for text in wanted:
                 chunks = [
-                    event.payload async for event in client.speak(text) if hasattr(event, "payload")
+                    event.payload async for event in client.speak(text) if isinstance(event, Audio)
                 ]
-                await listen(np.frombuffer(b"".join(chunks), "<i2").astype(np.float32) / 32768)
+                await listen(_floats(b"".join(chunks)))
     else:
         async with served(peer) as (url, _), httpx.AsyncClient(timeout=60) as http:
             for text in wanted:
                 parts = [part async for part in chunks_of(http, url, peer, text)]
                 rate = parts[0][1]
-                pcm = np.frombuffer(b"".join(part for part, _ in parts), "<i2") / np.float32(32768)
+                pcm = _floats(b"".join(part for part, _ in parts))
                 at = np.arange(0, pcm.size, rate / SAMPLE_RATE)
                 await listen(np.interp(at, np.arange(pcm.size), pcm).astype(np.float32))
     plain = [_plain(text) for text in wanted], [_plain(text) for text in heard]
     return {"word_error": round(jiwer.wer(*plain), 4), "sentences": count, "seconds": seconds}
+
+
+def _floats(chunk: bytes) -> npt.NDArray[np.float32]:
+    pcm: npt.NDArray[np.float32] = np.frombuffer(chunk, "<i2").astype(np.float32)
+    return pcm / np.float32(32768)
 
 
 def _pcm_client(url: str) -> VoiceClient:

@@ -44,6 +44,12 @@ VARIANTS = {
         engine={"quantization": "int8"}, vllm={"kv_cache_dtype": "fp8_e5m2"}
     ),
 }
+GPTQ_VOICE = Path(__file__).parent / "out" / "int4-voice"
+"""Made by `python -m bench.gptq engine/voices/mini bench/out/int4-voice`."""
+if GPTQ_VOICE.is_dir():
+    VARIANTS["int4 weights by GPTQ"] = Tuning(
+        engine={"quantization": "int4", "checkpoint": str(GPTQ_VOICE)}
+    )
 _BITS = {"none": None, "int8": 8, "fp8": 8, "int4": 4}
 _PLACES = 12
 """Frames between two places that are compared."""
@@ -55,7 +61,10 @@ _FORCED = replace(CHATTTS, temperature=1.0, top_p=1.0, top_k=1, repetition_penal
 def settings_for(tuning: Tuning) -> Any:
     from engine.settings import EngineSettings
 
-    return EngineSettings(**tuning.engine, vllm=tuning.vllm)
+    given = dict(tuning.engine)
+    if "checkpoint" in given:
+        given["checkpoint"] = Path(given["checkpoint"])
+    return EngineSettings(**given, vllm=tuning.vllm)
 
 
 def weight_mb(quantization: str, dtype: str) -> float:

@@ -76,7 +76,8 @@ def _parts() -> dict[str, Callable[[], object]]:
     frames = random_codes(8, width, codec.config.quantizer.codebook_size, 0)
     states = [decoder.open() for _ in range(12)]
     encoder = OpusEncoder(20, 32_000, 5)
-    sound = np.random.default_rng(0).standard_normal(encoder.frame_samples).astype(np.float32) / 20
+    noise = np.random.default_rng(0).standard_normal(encoder.frame_samples)
+    sound = (0.05 * noise).astype(np.float32)
     text = " ".join(next(sentences("both", random.Random(0))) for _ in range(4))
     leads = Leads()
     standings = [Standing(str(number), 0, 40 + number) for number in range(24)]

@@ -71,8 +71,9 @@ def is_linear(name: str) -> bool:
 
 def scales(quantization: Quantization, weight: Tensor) -> Tensor:
     """Of a weight (out, in): (out, 1), or (out, in / group) for int4."""
-    groups = weight.float().abs().unflatten(1, (-1, INT4_GROUP if quantization == "int4" else 1))
-    largest = groups.amax(2) if quantization == "int4" else groups.amax((1, 2)).unsqueeze(1)
+    rows, width = weight.shape
+    group = INT4_GROUP if quantization == "int4" else width
+    largest = weight.float().abs().reshape(rows, width // group, group).amax(2)
     return largest.clamp_min(1e-12) / _LARGEST[quantization]
 
 
@@ -105,6 +106,6 @@ def quantised(
 
 def packed(values: Tensor) -> Tensor:
     """Eight values of -8 to 7 in each int32, the first in the lowest bits: (out, in / 8)."""
-    eight = (values + 8).unflatten(1, (-1, 8)).to(torch.int64)
-    shifted = eight << (4 * torch.arange(8))
-    return shifted.sum(2).to(torch.uint32).view(torch.int32)
+    eight = (values + 8).reshape(len(values), -1, 8).to(torch.int64)
+    together: Tensor = (eight << (4 * torch.arange(8))).sum(2)
+    return together.to(torch.uint32).view(torch.int32)
