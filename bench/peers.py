@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import re
@@ -299,11 +298,10 @@ def _plain(text: str) -> str:
 
 def judge(options: argparse.Namespace) -> int:
     """Adds word errors to a result."""
-    result = json.loads(options.json.read_text())
     for name in options.only or PEERS:
-        result.setdefault("word_error", {})[name] = asyncio.run(word_error(name, options.judge))
-        print(name, result["word_error"][name])
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        found = asyncio.run(word_error(name, options.judge))
+        print(name, found, flush=True)
+        variants.note(options.json, "word_error", name, found)
     return 0
 
 

@@ -227,13 +227,13 @@ async def measure(name: str, _tuning: Tuning, options: argparse.Namespace) -> di
 
 def judge(options: argparse.Namespace) -> int:
     """Adds what the judges say to a result, variant by variant."""
-    result = json.loads(options.json.read_text())
     for name in options.only or VARIANTS:
-        if name in result["errors"] or name in result.setdefault("judged", {}):
+        result = json.loads(options.json.read_text())
+        if name in result["errors"] or name in result.get("judged", {}):
             continue
-        result["judged"][name] = asyncio.run(measure(name, VARIANTS[name], options))
-        print(name, result["judged"][name], flush=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        found = asyncio.run(measure(name, VARIANTS[name], options))
+        print(name, found, flush=True)
+        variants.note(options.json, "judged", name, found)
     return 0
 
 

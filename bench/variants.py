@@ -86,6 +86,13 @@ class Store:
             draft.replace(self._path)
 
 
+def note(path: Path, table: str, variant: str, found: Mapping[str, Any]) -> None:
+    """Put what was found of a variant apart from its rounds into a result that is there."""
+    result = json.loads(path.read_text())
+    result.setdefault(table, {})[variant] = dict(found)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
 async def run_rounds(
     store: Store,
     variants: Mapping[str, Tuning],
