@@ -11,6 +11,7 @@ import lzma
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 
 import numpy as np
 import numpy.typing as npt
@@ -112,9 +113,10 @@ def _read_numbers(path: Path) -> npt.NDArray[np.float32]:
     import torch
 
     try:
+        # A reader that knows nothing but tensors: the file can name no code.
         tensor = torch.load(path, map_location="cpu", weights_only=True)
         return np.asarray(tensor.detach().float().numpy())
-    except (RuntimeError, AttributeError, ValueError, EOFError) as error:
+    except (RuntimeError, AttributeError, ValueError, EOFError, UnpicklingError) as error:
         raise ValueError(f"{path} holds no tensor ({error})") from error
 
 

@@ -183,6 +183,45 @@ async def test_sessions_pages_and_what_stays_inside(tools: Path, folder: Path) -
         await asyncio.gather(*(peer.close() for peer in held))
 
 
+SMUGGLED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_nothing_is_smuggled_past_nginx(tools: Path, folder: Path) -> None:
+    """What two servers could read as one request and as two: /metrics, which nginx gives nobody."""
+    post = b"POST /tts HTTP/1.1\r\nHost: x\r\n"
+    upgrade = (
+        b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: %b\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    length = str(len(SMUGGLED)).encode()
+    tries = {
+        "length and chunks": post
+        + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "two lengths": post + b"Content-Length: 0\r\nContent-Length: " + length + b"\r\n\r\n",
+        "disguised chunks": post + b"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+        "chunks after a line": post + b"Transfer-Encoding: identity\r\n , chunked\r\n\r\n0\r\n\r\n",
+        "a length with a sign": post + b"Content-Length: +0\r\n\r\n",
+        "an upgrade that fails": upgrade % b"99",
+        "an upgrade with a body": upgrade.replace(b"Sec-WebSocket-V", b"Content-Length: 0\r\nX-V")
+        % b"1",
+        "a get with a body": b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    }
+    async with site(tools, fresh(folder, "smuggle")) as place:
+        port = int(place.url.rsplit(":", 1)[1])
+        for what, request in tries.items():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request + SMUGGLED)
+            found = b""
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                async with asyncio.timeout(1):
+                    while more := await reader.read(65536):
+                        found += more
+            writer.transport.abort()
+            assert b"voxgate_sessions" not in found, what
+            assert found.startswith(b"HTTP/1.1 ") or not found, what
+
+
 async def test_a_session_is_resumed_where_it_lives(tools: Path, folder: Path) -> None:
     async with site(tools, fresh(folder, "resume")) as place:
         used = set()

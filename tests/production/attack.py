@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import os
+import ssl
 import statistics
 import struct
 import sys
@@ -29,15 +30,19 @@ from chaos_stage import frame
 from processes import Gateway, gateway
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
 
 from gateway.keys import KeyRing, make_key, write_keys
+
+CERTIFICATES = Path(__file__).parent / "certificates"
 
 
 class Place:
     """The gateway under attack."""
 
-    def __init__(self, server: Gateway, key: str, folder: Path) -> None:
-        self.server, self.key, self.folder = server, key, folder
+    def __init__(self, server: Gateway, key: str, folder: Path, more: dict[str, str]) -> None:
+        """`more`: keys with less rights, by name."""
+        self.server, self.key, self.folder, self.more = server, key, folder, more
         self.stream = server.url.replace("http", "ws") + "/v1/stream"
         self.bearer = {"authorization": f"Bearer {key}"}
 
@@ -183,6 +188,112 @@ async def more_rights(p: Place) -> tuple[bool, str]:
             (await http.get(p.server.url + "/metrics", headers=token)).status_code,
         ]
     return set(statuses) == {403}, f"{statuses}"
+
+
+@attempt(
+    "Scopes",
+    "With a key for metrics alone: a session, speech over HTTP, a token; with one that speaks: "
+    "metrics",
+)
+async def scopes(p: Place) -> tuple[bool, str]:
+    other = {"authorization": f"Bearer {p.more['metrics']}"}
+    found = [await p.handshake(additional_headers=other)]
+    async with httpx.AsyncClient(base_url=p.server.url) as http:
+        found.append((await http.post("/tts", headers=other, json={"text": "x"})).status_code)
+        found.append((await http.post("/v1/tokens", headers=other)).status_code)
+        found.append((await http.get("/metrics", headers=p.bearer)).status_code)
+        good = (await http.get("/metrics", headers=other)).status_code
+    return set(found) == {403} and good == 200, ", ".join(map(str, found))
+
+
+@attempt(
+    "Quotas",
+    "A key with 2 sessions opens 6 at once, half of them with a token of its own; one with "
+    "200 characters a minute sends 2,000; one with 5 requests a minute makes 20",
+)
+async def quotas(p: Place) -> tuple[bool, str]:
+    small = {"authorization": f"Bearer {p.more['small']}"}
+    async with httpx.AsyncClient(base_url=p.server.url) as http:
+        token = (await http.post("/v1/tokens", headers=small)).json()["token"]
+        held: list[Any] = []
+        refused = []
+        for shown in (small, {"authorization": f"Bearer {token}"}) * 3:
+            try:
+                held.append(await connect(p.stream, additional_headers=shown))
+            except InvalidStatus as answer:
+                refused.append(answer.response.status_code)
+        await held[0].send('{"type":"session.start"}')
+        for _ in range(20):
+            await held[0].send(json.dumps({"type": "text.append", "text": "word " * 20}))
+        codes, taken = [], 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                async for raw in held[0]:
+                    message = json.loads(raw) if isinstance(raw, str) else {}
+                    if message.get("type") == "error":
+                        codes.append(message["code"])
+        taken = 20 - len(codes)
+        await asyncio.gather(*(each.close() for each in held))
+        few = {"authorization": f"Bearer {p.more['few']}"}
+        statuses = [(await http.get("/v1/models", headers=few)).status_code for _ in range(20)]
+    good = len(held) == 2 and set(refused) == {429} and set(codes) == {"quota_exceeded"}
+    return (
+        good and taken == 2 and statuses.count(200) == 5 and statuses.count(429) == 15,
+        f"{len(held)} sessions and {len(refused)} times 429; {taken * 100} characters taken, then "
+        f"quota_exceeded; 5 answers and {statuses.count(429)} times 429",
+    )
+
+
+@attempt(
+    "TLS",
+    "Where client certificates are asked for: none, a self-signed one, one that names the right "
+    "authority but is not signed by it; TLS 1.0 and 1.1; plain HTTP",
+)
+async def mutual(p: Place) -> tuple[bool, str]:
+    for name, subject in (("self", "/CN=client"), ("forged", "/CN=Voxgate test authority")):
+        # No authority's name but the last is that of who signed it.
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        files = ["-keyout", f"{p.folder}/{name}.key", "-out", f"{p.folder}/{name}.pem"]
+        made = await asyncio.create_subprocess_exec(
+            *command, *files, "-subj", subject, stderr=asyncio.subprocess.DEVNULL
+        )
+        assert await made.wait() == 0
+    key = p.folder / "server.key"
+    key.touch(mode=0o600)
+    key.write_bytes((CERTIFICATES / "server.key").read_bytes())
+    options = ["--tls-cert", f"{CERTIFICATES}/server.pem", "--tls-key", str(key)]
+    options += ["--tls-client-ca", f"{CERTIFICATES}/ca.pem", "--capacity-share", "0"]
+
+    async def asks(port: int, certificate: Path | None, version: ssl.TLSVersion | None) -> bool:
+        context = ssl.create_default_context(cafile=f"{CERTIFICATES}/ca.pem")
+        if version is not None:
+            context.minimum_version = context.maximum_version = version
+            context.set_ciphers("DEFAULT@SECLEVEL=0")
+        if certificate is not None:
+            context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+            writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            return answer.startswith(b"HTTP/1.1 200")
+        return False
+
+    async with gateway(*options, wait=False, quiet=True) as guarded:
+        right = CERTIFICATES / "client.pem"
+        async with asyncio.timeout(30):
+            while not await asks(guarded.port, right, None):
+                await asyncio.sleep(0.1)
+        old = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
+        found = [
+            await asks(guarded.port, None, None),
+            await asks(guarded.port, p.folder / "self.pem", None),
+            await asks(guarded.port, p.folder / "forged.pem", None),
+            *[await asks(guarded.port, right, version) for version in old],
+            await guarded.status("/health") != 0,
+        ]
+        good = await asks(guarded.port, right, None)
+    return not any(found) and good, f"{len(found)} times refused in the handshake"
 
 
 @attempt(
@@ -519,7 +630,9 @@ async def much(p: Place) -> tuple[bool, str]:
 
 
 @attempt(
-    "Leaks", "Keys, tokens and text in logs at level debug, in recordings, in errors and in metrics"
+    "Leaks",
+    "Keys, tokens (in the URL, a subprotocol, the first message) and text in logs at level debug, "
+    "in recordings, in answers and errors",
 )
 async def leaks(p: Place) -> tuple[bool, str]:
     async with httpx.AsyncClient() as http:
@@ -531,8 +644,17 @@ async def leaks(p: Place) -> tuple[bool, str]:
         await peer.recv()
         await peer.send('{"type":"text.append","text":"My secret is marzipan. "}')
         await peer.recv()
+    protocols = [Subprotocol("voxgate.v1"), Subprotocol(f"voxgate.token.{token}")]
+    async with connect(p.stream, subprotocols=protocols) as peer:
+        shown = str(peer.subprotocol)
+        await peer.send('{"type":"session.start"}')
+        await peer.recv()
+    async with httpx.AsyncClient() as http:
+        wrong = await http.get(f"{p.server.url}/v1/models", headers={"xi-api-key": p.key + "x"})
+        page = await http.get(p.server.url + "/v1/models", headers=p.bearer)
+    told = shown + wrong.text + page.text + str(wrong.headers) + str(page.headers)
     await asyncio.sleep(0.5)
-    log = (p.folder / "log").read_text()
+    log = told + (p.folder / "log").read_text()
     recorded = "".join(path.read_text() for path in (p.folder / "recordings").glob("*.jsonl"))
     secrets = [
         name for name, value in (("key", p.key), ("token", token)) if value in log + recorded
@@ -569,7 +691,13 @@ async def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         key, entry = make_key("attacker", scopes=("speak", "tokens"))
-        write_keys(folder / "keys.json", KeyRing([entry]))
+        less: dict[str, dict[str, Any]] = {
+            "metrics": {"scopes": ("metrics",)},
+            "small": {"scopes": ("speak", "tokens"), "sessions": 2, "chars_per_minute": 200},
+            "few": {"requests_per_minute": 5},
+        }
+        others = {name: make_key(name, **options) for name, options in less.items()}
+        write_keys(folder / "keys.json", KeyRing([entry, *(each for _, each in others.values())]))
         log = (folder / "log").open("wb")
         os.dup2(log.fileno(), 2)
         options = [
@@ -582,7 +710,7 @@ async def main() -> int:
         options += ["--handshake-timeout-seconds", "3", "--body-timeout-seconds", "3"]
         environment = {"VOXGATE_TOKEN_SECRET": os.urandom(24).hex()}
         async with gateway(*options, environment=environment) as server:
-            place = Place(server, key, folder)
+            place = Place(server, key, folder, {name: made for name, (made, _) in others.items()})
             for area, what, function in TRIES:
                 try:
                     good, said = await function(place)
