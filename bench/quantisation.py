@@ -19,6 +19,7 @@ import random
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -88,13 +89,16 @@ async def speed_and_agreement(tuning: Tuning, texts: int) -> dict[str, Any]:
     """One variant in this process; the first one of all has to be float32."""
     from engine.checkpoints import load_checkpoint
     from engine.language_model import LanguageModel
+    from engine.lm_config import LmConfig
     from engine.machine import language_model_settings, resolve_device
 
     settings = settings_for(tuning)
     checkpoint = load_checkpoint(settings)
     model_dir = checkpoint.model_dir()
     lm_settings = language_model_settings(settings, resolve_device("auto"), model_dir)
-    text_ids = json.loads((model_dir / "config.json").read_text())["voxgate"]["text_vocab"]
+    given = json.loads((model_dir / "config.json").read_text())
+    config = LmConfig.from_dict(given["voxgate"], vocab_size=given["vocab_size"])
+    text_ids = config.text_vocab
     lm = LanguageModel(lm_settings)
     await lm.start()
     try:
@@ -109,7 +113,7 @@ async def speed_and_agreement(tuning: Tuning, texts: int) -> dict[str, Any]:
             ]
             speed[str(streams)] = summary(rates)
         memory = machine.usage(os.getpid()).memory_bytes
-        agreement = await _agreement(checkpoint, lm, texts)
+        agreement = await _agreement(checkpoint, lm, texts, config.sampled_codebooks)
     finally:
         await lm.close()
     return {
@@ -120,7 +124,9 @@ async def speed_and_agreement(tuning: Tuning, texts: int) -> dict[str, Any]:
     }
 
 
-async def _agreement(checkpoint: Any, lm: Any, texts: int) -> dict[str, Any]:
+async def _agreement(
+    checkpoint: Any, lm: Any, texts: int, sampled: Sequence[int]
+) -> dict[str, Any]:
     from engine.api import SpeechRequest
 
     source = sentences("both", random.Random(3))
@@ -154,7 +160,7 @@ async def _agreement(checkpoint: Any, lm: Any, texts: int) -> dict[str, Any]:
     kept = np.load(said)
     same = np.concatenate(
         [mine == kept[f"likeliest{number}"] for number, mine in enumerate(likeliest)]
-    )
+    )[:, list(sampled)]
     return {
         "codes": rounded(float(same.mean())),
         "frames": rounded(float(same.all(1).mean())),
