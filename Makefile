@@ -5,7 +5,7 @@ BIN := .venv/bin
 SOURCES := gateway engine training bench examples tests scripts deploy fuzz
 
 help: ## What there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## Make .venv with the pinned speech engine (safe to repeat)
 	@scripts/setup.sh

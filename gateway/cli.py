@@ -58,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Failures are one message on standard error."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     chosen = next((each for each in arguments if not each.startswith("-")), None)
+    if not arguments:
+        make_parser(None).print_help(sys.stderr)
+        return 2
     parsed = make_parser(chosen).parse_args(arguments)
     try:
         return int(parsed.run(parsed))

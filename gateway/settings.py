@@ -89,6 +89,7 @@ class Settings:
     """The body of a request."""
 
     max_sessions: int = 256
+    """Sessions at once, those that wait to be resumed too."""
     max_sessions_per_client: int = 0
     """Sessions at once of one address, those that wait to be resumed too; 0: as many as there are.
     Behind a proxy all clients may have one address: see `client_header`."""
@@ -103,6 +104,7 @@ class Settings:
     max_waiting_pieces: int = 32
     """Pieces waiting in the engine beyond which new sessions are refused."""
     retry_after_ms: int = 2000
+    """When those who were refused are asked to come back."""
 
     max_request_chars: int = 20_000
     """Text of one HTTP request, or of one task of a batch."""
@@ -111,10 +113,14 @@ class Settings:
     jobs_keep_seconds: float = 86_400.0
     """A job that is done is deleted after this."""
     max_jobs: int = 256
+    """Batch jobs kept, done or not."""
     max_job_tasks: int = 1_000
+    """Texts of one job."""
 
     max_message_bytes: int = 131_072
+    """One message of a WebSocket."""
     max_append_chars: int = 8_000
+    """Text of one message."""
     max_backlog_chars: int = 20_000
     """Text accepted but not yet spoken, of all open turns of a session."""
     max_turn_chars: int = 200_000
@@ -125,7 +131,9 @@ class Settings:
     messages_per_second: float = 1_000.0
     """Messages of a connection in the long run; they are read slower then, not refused."""
     max_open_turns: int = 16
+    """Turns of a session that are not spoken to their end."""
     max_pending_flushes: int = 64
+    """Flushes of a session that are not answered."""
     audio_buffer_seconds: float = 30.0
     """Audio of one session made but not yet taken by its socket."""
 
@@ -140,7 +148,9 @@ class Settings:
     """A piece that failed before any of its audio was used is tried again for this long."""
 
     start_timeout_seconds: float = 10.0
+    """Within so long `session.start` must come."""
     ping_interval_seconds: float = 10.0
+    """How often a peer is asked whether it is there."""
     ping_timeout_seconds: float = 14.0
     """A peer that is gone without a word is found within 30 s: it may have sent something right
     after a ping, and is asked once more then."""
@@ -179,10 +189,13 @@ class Settings:
     lexicon_file: str = ""
     """JSON object of words and how they are said, in all sessions; those of a session go first."""
     opus_complexity: int = 5
+    """CPU that Opus encoders spend, 0 to 10."""
     clause_pause_ms: int = 160
     """Silence after a piece by what ends it, where a session asks for no other; 70 at least."""
     sentence_pause_ms: int = 320
+    """The same after a sentence."""
     paragraph_pause_ms: int = 480
+    """The same after a paragraph."""
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], **overrides: object) -> Settings:

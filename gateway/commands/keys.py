@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from gateway.commands.console import CommandError, stderr
+from gateway.commands.console import CommandError, command, stderr
 from gateway.keys import SCOPES, KeyFileError, KeyRing, make_key, read_keys, write_keys
 
 _DAY = 86_400
@@ -74,7 +74,11 @@ def _add(arguments: Namespace, path: Path, ring: KeyRing) -> None:
         f"Key {entry.id} of {entry.name} is in {path}. It is shown this once:", markup=False
     )
     print(key)
-    stderr().print("A gateway that runs takes it on SIGHUP.")
+    stderr().print(
+        f"Ask for keys:  {command()} serve --keys-file {path}\n"
+        "A gateway that runs with this file takes it on SIGHUP.",
+        markup=False,
+    )
 
 
 def _revoke(wanted: str, path: Path, ring: KeyRing) -> None:

@@ -451,10 +451,11 @@ def test_a_reader_that_has_had_enough(url: str) -> None:
     assert process.wait() == 1
 
 
-def test_no_command() -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert "start the gateway and its speech engine" in said
+    assert "examples:" in said
 
 
 # -- signals --------------------------------------------------------------------------------------
