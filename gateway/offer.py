@@ -161,6 +161,7 @@ class Offer:
                 "pending_flushes": settings.max_pending_flushes,
                 "resume_seconds": settings.resume_seconds,
                 "replay_bytes": settings.replay_bytes,
+                "audio_buffer_seconds": settings.audio_buffer_seconds,
                 "stall_seconds": settings.stall_limit_seconds,
                 "ping_interval_seconds": settings.ping_interval_seconds,
                 "ping_timeout_seconds": settings.ping_timeout_seconds,
