@@ -113,3 +113,39 @@ def test_the_rules_do_what_their_tests_say(tools: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.deploy
+def test_every_query_is_promql(tools: Path, tmp_path: Path) -> None:
+    """Those of the dashboard, of prometheus-adapter and of KEDA, with their variables filled in."""
+    dashboard = json.loads((GRAFANA / "dashboards" / "voxgate.json").read_text())
+    queries = [t["expr"] for p in dashboard["panels"] for t in p.get("targets", ())]
+    scaled = yaml.safe_load((KUBERNETES / "keda" / "scaledobject.yaml").read_text())
+    queries += [trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]]
+    adapter = yaml.safe_load((KUBERNETES / "prometheus-adapter.yaml").read_text())
+    for rule in adapter["rules"]["custom"]:
+        queries += [rule["seriesQuery"], rule["metricsQuery"]]
+    assert len(queries) > 20
+    filled = {
+        "$__rate_interval": "5m",
+        "$instance": ".*",
+        "$job": "voxgate",
+        "<<.LabelMatchers>>": 'pod="a"',
+        "<<.GroupBy>>": "pod",
+    }
+    rules = []
+    for number, query in enumerate(queries):
+        plain = query
+        for name, value in filled.items():
+            plain = plain.replace(name, value)
+        assert "$" not in plain
+        rules.append({"record": f"query:{number}", "expr": plain})
+    path = tmp_path / "queries.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
+    command = [str(tools / "promtool"), "check", "rules", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+    rules[0]["expr"] += ")"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
