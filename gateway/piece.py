@@ -23,6 +23,8 @@ _JOINT = re.compile(r"(?:[\s,;:，、；：。！？…—]|[.!?](?=\s|$))*")
 """What may stand between two words and begins no speech."""
 _SOON = SAMPLE_RATE * 3 // 4
 """So little of a piece may be said twice where its words are not known."""
+_MOST_BREAKS = 2
+"""What goes on breaking off is its text's doing, and stammering is worse than an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Piece:
     earlier: list[WordTime] = field(default_factory=list)
     """Their words, in `spoken` and on the turn's clock."""
     broke_at: float | None = None
+    breaks: int = 0
     broken: bool = False
     """Whether the sound that broke off has yet to be brought to rest."""
 
@@ -140,6 +143,9 @@ class Piece:
         say the rest. False where that is not known, or nothing is left.
         """
         laid = self.made - self.buffered
+        self.breaks += self.made > 0
+        if self.breaks > _MOST_BREAKS:
+            return False
         if self.start_sample is not None:
             if not (self.told or self.earlier) and laid > _SOON:
                 return False

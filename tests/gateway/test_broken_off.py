@@ -106,6 +106,19 @@ def test_it_may_break_off_more_than_once() -> None:
     assert times == sorted(times)
 
 
+def test_what_always_breaks_off_comes_to_an_end() -> None:
+    h = broken()
+    for _ in range(5):
+        h.wait(1.0)
+        if not h.engine:
+            break
+        speak(h, 4000)
+        h.fail(h.keys[-1], "piece_failed", retryable=True)
+        h.take()
+    assert len(h.requests) == 3
+    assert [error["code"] for error in h.messages("error")] == ["piece_failed"]
+
+
 def test_an_engine_that_stays_away_is_told_with_what_was_lost() -> None:
     h = broken(Settings(piece_retry_seconds=2.0))
     for _ in range(20):

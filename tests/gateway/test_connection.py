@@ -142,7 +142,13 @@ async def test_a_piece_that_fails_is_tried_again_then_named(run: Run) -> None:
         if number == 2:
             return Script(fail_after=0, error=RuntimeError("a bug"))
         if number == 3:
-            return Script(fail_after=1, error=RuntimeError("a bug"))
+            heard: dict[str, Any] = {
+                "samples": 48_000,
+                "chunk": 24_000,
+                "fail_after": 1,
+                "delay": 0.2,
+            }
+            return Script(**heard, error=RuntimeError("a bug"))
         if number == 4:
             return Script(final=False)
         return Script()
