@@ -19,6 +19,7 @@ _SAMPLES = {
     "freed": "voxgate_engine_cancel_seconds_count",
     "freed_seconds": "voxgate_engine_cancel_seconds_sum",
     "freed_steps": "voxgate_engine_cancel_steps_sum",
+    "freed_within_two_steps": "voxgate_engine_cancel_steps_bucket 2.0",
 }
 
 
@@ -38,6 +39,7 @@ class Counters:
     """Engine slots given up by cancelled pieces, and what that took in all."""
     freed_seconds: float = 0.0
     freed_steps: float = 0.0
+    freed_within_two_steps: float = 0.0
 
     def __sub__(self, before: Counters) -> Counters:
         return Counters(
@@ -60,6 +62,9 @@ class Counters:
             "count": count,
             "mean_ms": rounded(1000 * self.freed_seconds / count) if count else None,
             "mean_steps": rounded(self.freed_steps / count) if count else None,
+            "share_within_two_steps": (
+                rounded(self.freed_within_two_steps / count) if count else None
+            ),
         }
 
 
@@ -68,10 +73,10 @@ def read_metrics(text: str) -> Counters:
     fields = {sample: field for field, sample in _SAMPLES.items()}
     return Counters(
         **{
-            fields[sample.name]: sample.value
+            fields[name]: sample.value
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            if sample.name in fields
+            if (name := f"{sample.name} {sample.labels.get('le', '')}".strip()) in fields
         }
     )
 

@@ -19,7 +19,12 @@ def test_reads_what_the_gateway_shows() -> None:
     seen = read_metrics(metrics.render().decode())
     assert (seen.prompt_tokens, seen.cached_tokens) == (300, 225)
     assert (seen.frames, seen.steps) == (900, 300)
-    assert seen.slots_freed() == {"count": 3, "mean_ms": 1333, "mean_steps": 1.333}
+    assert seen.slots_freed() == {
+        "count": 3,
+        "mean_ms": 1333,
+        "mean_steps": 1.333,
+        "share_within_two_steps": 1.0,
+    }
 
 
 def test_rates_of_a_window_and_of_nothing() -> None:
