@@ -68,13 +68,14 @@ async def run_one(name: str, full: bool) -> Result:
                     quiet=True,
                     environment=options.get("environment"),
                     prefix=options.get("prefix", ()),
+                    patience=240,
                 )
             )
             if limit:
                 resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
             stage = Stage(server, result, full)
             before = stage.open_descriptors(), stage.memory()
-            async with asyncio.timeout(4000 if full else 300):
+            async with asyncio.timeout(4000 if full else 480):
                 await function(stage)
             if stage.server is server and not (result.memory_growth_mib or result.weights):
                 await grown(stage, *before)

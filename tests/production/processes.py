@@ -60,8 +60,11 @@ async def gateway(
     environment: dict[str, str] | None = None,
     quiet: bool = False,
     prefix: Sequence[str] = (),
+    patience: float = 60.0,
 ) -> AsyncIterator[Gateway]:
-    """One that is ready; killed at the end if it still lives. `prefix`: what executes it."""
+    """One that is ready; killed at the end if it still lives. `prefix`: what executes it;
+    `patience`: how long it may take to start, seconds.
+    """
     port = port or free_port()
     program = [str(HERE / "serve_scripted.py")] if scripted else ["-m", "gateway.cli"]
     process = await asyncio.create_subprocess_exec(
@@ -81,7 +84,7 @@ async def gateway(
     running = Gateway(process, port)
     try:
         if wait:
-            await running.ready()
+            await running.ready(patience)
         yield running
     finally:
         if process.returncode is None:
