@@ -2,8 +2,9 @@
 
     python -m bench.engine_worker '{"settings": {"device": "cpu"}, "vllm": {}, "chunks": {}}'
 
-`settings` are those of `engine.settings.EngineSettings`. One JSON object a line on standard input,
-one answer a line on standard output; see `_Loads`. The first answer says that it is ready.
+`settings` are those of `engine.settings.EngineSettings`; with `opus_threads` all audio is encoded.
+One JSON object a line on standard input, one answer a line on standard output; see `_Loads`. The
+first answer says that it is ready.
 """
 
 from __future__ import annotations
@@ -15,17 +16,62 @@ import random
 import sys
 import time
 import traceback
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import uvloop
 
 from bench.arrivals import poisson_starts
 from bench.engine_runs import Listeners, listen, speak_together
 from bench.texts import sentences
-from engine.api import EngineStats, SpeechError, Synthesizer
+from engine.api import (
+    AudioChunk,
+    EngineStats,
+    Pcm,
+    SpeechError,
+    SpeechRequest,
+    Synthesizer,
+    Voice,
+)
+
+_COMPLEXITY = 5
+"""Of Opus, as the gateway ships."""
+
+
+class _Encoded:
+    """A synthesizer whose chunks are Opus packets too before anybody gets them: 20 ms, 32 kbit/s,
+    in threads, as many as `threads`. Only `speak` is that of a synthesizer."""
+
+    def __init__(self, synthesizer: Synthesizer, threads: int) -> None:
+        self._synthesizer = synthesizer
+        self._pool = ThreadPoolExecutor(threads, "opus")
+
+    async def speak(self, request: SpeechRequest) -> AsyncGenerator[AudioChunk, None]:
+        from gateway.opus import OpusEncoder
+
+        encoder, loop = OpusEncoder(20, 32_000, _COMPLEXITY), asyncio.get_running_loop()
+        rest = np.zeros(0, np.float32)
+
+        def encode(pcm: Pcm) -> Pcm:
+            whole = np.concatenate([rest, pcm])
+            end = whole.size - whole.size % encoder.frame_samples
+            for at in range(0, end, encoder.frame_samples):
+                encoder.encode(whole[at : at + encoder.frame_samples])
+            return whole[end:]
+
+        async with aclosing(self._synthesizer.speak(request)) as chunks:
+            async for chunk in chunks:
+                rest = await loop.run_in_executor(self._pool, encode, chunk.pcm)
+                yield chunk
+
+    def voices(self) -> Sequence[Voice]:
+        return self._synthesizer.voices()
 
 
 class _Loads:
@@ -86,7 +132,8 @@ async def serve(config: dict[str, Any]) -> None:
     synthesizer = module.create(EngineSettings(**settings, vllm=config.get("vllm", {})))
     began = time.monotonic()
     await synthesizer.start()
-    loads = _Loads(synthesizer)
+    threads = int(config.get("opus_threads", 0))
+    loads = _Loads(cast(Synthesizer, _Encoded(synthesizer, threads)) if threads else synthesizer)
     # The first steps of a process are slower than all that follow.
     await loads.together(1, 40)
     _answer({"ready": True, "start_seconds": time.monotonic() - began})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -53,6 +54,23 @@ async def run(options: argparse.Namespace) -> None:
         await users
     if not options.out.is_file():
         raise GatewayError(f"py-spy failed:\n{said.decode()[-1500:]}")
+    options.out.write_text(named(options.out.read_text()))
+
+
+def named(chart: str) -> str:
+    """A chart whose processes are called by what they are, not by command lines of this machine."""
+
+    def name(match: re.Match[str]) -> str:
+        return next(
+            (called for part, called in _PROCESSES.items() if part in match[0]), "another process"
+        )
+
+    return _TITLE.sub("Gateway and engine", _PROCESS.sub(name, chart))
+
+
+_PROCESSES = {"EngineCore": "language model", "forkserver": "fork server", "gateway.cli": "gateway"}
+_TITLE = re.compile(r"(?<=>)[^<>]*py-spy record[^<>]*(?=<)")
+_PROCESS = re.compile(r"process \d+:&quot;[^<]*?&quot;(?= \(|<)")
 
 
 def main() -> int:

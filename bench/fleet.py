@@ -92,12 +92,14 @@ class Fleet:
         engines: int = 1,
         gpus: int = 1,
         utilization: float = 0.6,
+        opus_threads: int = 0,
     ) -> None:
         tuning = tuning or Tuning()
         self._configs: list[tuple[int, dict[str, Any]]] = []
         for gpu, share in shares(engines, gpus, utilization):
             own = {"gpu_memory_utilization": share, **settings, **tuning.engine}
             config = {"settings": own, "vllm": tuning.vllm, "chunks": tuning.chunks}
+            config["opus_threads"] = opus_threads
             self._configs.append((gpu, config))
         self._processes: list[asyncio.subprocess.Process] = []
         self._logs: list[Any] = []

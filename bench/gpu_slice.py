@@ -4,7 +4,7 @@
 
 Each part writes its own file as results come and goes on where it stopped when called again;
 `--list` says what there is and about how long each takes. Full-size layout, random weights, real
-codec decode.
+codec decode and Opus.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Run:
             {**self.settings, **more.pop("settings", {})},
             tuning,
             utilization=self.options.memory_share,
+            opus_threads=self.options.opus_threads,
             **more,
         )
 
@@ -115,7 +116,8 @@ class Sheet:
 def sheet(run: Run, name: str, kind: str) -> Sheet:
     options = run.options
     names = ("frames", "seconds", "max_streams", "memory_share", "device", "eager", "size")
-    settings = {name: getattr(options, name) for name in names}
+    more = ("decode_threads", "opus_threads")
+    settings = {name: getattr(options, name) for name in (*names, *more)}
     return Sheet(options.out / f"{name}.json", kind, settings)
 
 
@@ -350,6 +352,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=12.0, help="of every window")
     add("--max-streams", type=int, default=1024)
     add("--memory-share", type=float, default=0.6, help="of a GPU's memory for its engines")
+    add("--opus-threads", type=int, default=2, help="of every engine; 0: no Opus, nor libopus")
     add("--decode-threads", type=int, default=1)
     add("--eager", action="store_true", help="no CUDA graphs: starts faster, runs slower")
     return arguments
