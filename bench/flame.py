@@ -65,12 +65,15 @@ def named(chart: str) -> str:
             (called for part, called in _PROCESSES.items() if part in match[0]), "another process"
         )
 
-    return _TITLE.sub("Gateway and engine", _PROCESS.sub(name, chart))
+    chart = _COMMAND.sub("fork server", _PROCESS.sub(name, chart))
+    return _TITLE.sub("Gateway and engine", chart)
 
 
 _PROCESSES = {"EngineCore": "language model", "forkserver": "fork server", "gateway.cli": "gateway"}
 _TITLE = re.compile(r"(?<=>)[^<>]*py-spy record[^<>]*(?=<)")
-_PROCESS = re.compile(r"process \d+:&quot;[^<]*?&quot;(?= \(|<)")
+_PROCESS = re.compile(r"process \d+:&quot;[^<]*?(?= \(\d|<)")
+# The second line of a fork server's command.
+_COMMAND = re.compile(r" ?main\(\d+, \d+, \[&apos;[^<]*?(?= \(\d|<)")
 
 
 def main() -> int:
