@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _MAX_SLICE = 2_000
+_CANCEL = "turn.cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,8 @@ class VoiceClient:
                 elif isinstance(event, Error) and event.turn is None:
                     if event.code not in ("no_turn", "draining"):
                         raise _refusal(event)
-                    over = turn is None and event.code == "no_turn"
+                    # A cancel that came too late belongs to the turn before.
+                    over = turn is None and event.code == "no_turn" and event.request != _CANCEL
                 if turn is None or getattr(event, "turn", None) != turn:
                     continue
                 over = isinstance(event, TurnDone | TurnCancelled)
@@ -235,7 +237,7 @@ class VoiceClient:
         `TurnCancelled`.
         """
         await self._stop_writing()
-        await self.send("turn.cancel", played_ms=played_ms)
+        await self.send(_CANCEL, played_ms=played_ms)
 
     async def _stop_writing(self) -> None:
         # Text sent after the cancel would open the next turn.
@@ -245,12 +247,12 @@ class VoiceClient:
 
     async def _hush(self) -> None:
         """Cancel what is being spoken and wait until the server says so."""
-        await self.send("turn.cancel")
+        await self.send(_CANCEL)
         while True:
             event = await self.receive()
             if isinstance(event, TurnCancelled):
                 return
-            if isinstance(event, Error) and event.request == "turn.cancel":
+            if isinstance(event, Error) and event.request == _CANCEL:
                 return
 
     async def report(self, turn: int, played_ms: float, *, paused: bool = False) -> None:
@@ -263,7 +265,7 @@ class VoiceClient:
         try:
             await self._write_parts(_parts(text, size), budget)
         except Exception:
-            await self.send("turn.cancel")
+            await self.send(_CANCEL)
             raise
         await self.send("turn.end")
 

@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.client import Audio, Event, Flush, GatewayError, VoiceClient
+from gateway.client import FLUSH, Audio, Event, Flush, GatewayError, VoiceClient
 from gateway.protocol import SessionStarted
 
-__all__ = ["Audio", "Event", "GatewayError", "SyncVoiceClient"]
+__all__ = ["FLUSH", "Audio", "Event", "GatewayError", "SyncVoiceClient"]
 
 _END = object()
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+
+
+def _taking(
+    init: Callable[Concatenate[Any, Parameters], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, Parameters], None]]:
+    """Gives a function the parameters of another, for editors and type checkers."""
+    return lambda function: function
 
 
 class SyncVoiceClient:
@@ -28,9 +37,9 @@ class SyncVoiceClient:
     Turns are spoken one at a time with `speak`; `cancel` may come from any thread.
     """
 
-    def __init__(self, url: str, **options: Any) -> None:
-        self._url = url
-        self._options = options
+    @_taking(VoiceClient.__init__)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._make: Callable[[], VoiceClient] = partial(VoiceClient, *arguments, **options)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._client: VoiceClient
@@ -79,7 +88,7 @@ class SyncVoiceClient:
         self._do(self._client.report(turn, played_ms, paused=paused))
 
     async def _open(self) -> None:
-        self._client = await VoiceClient(self._url, **self._options).__aenter__()
+        self._client = await self._make().__aenter__()
 
     def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -70,6 +70,23 @@ async def test_cancel_comes_from_another_thread(run: Run) -> None:
         assert engine.closed == [0]
 
 
+async def test_a_second_cancel_does_not_touch_the_next_turn(run: Run) -> None:
+    async with run() as running:
+
+        def speak() -> tuple[object, object]:
+            with SyncVoiceClient(running.url) as client:
+                first = list(client.speak("Hello you."))[-1]
+                # Long heard: both are answered that there is no such turn.
+                client.cancel(played_ms=60_000)
+                client.cancel(played_ms=60_000)
+                return first, list(client.speak("And again."))[-1]
+
+        first, second = await asyncio.to_thread(speak)
+    assert isinstance(first, TurnDone)
+    assert isinstance(second, TurnDone)
+    assert second.characters == len("And again.")
+
+
 async def test_leaving_the_loop_stops_the_speech(run: Run) -> None:
     engine = FakeSynthesizer(lambda *_: Script(samples=2_400_000, delay=0.05))
     async with run(engine) as running:
