@@ -63,7 +63,8 @@ class _Encoded:
             end = whole.size - whole.size % encoder.frame_samples
             for at in range(0, end, encoder.frame_samples):
                 encoder.encode(whole[at : at + encoder.frame_samples])
-            return whole[end:]
+            left: Pcm = whole[end:]
+            return left
 
         async with aclosing(self._synthesizer.speak(request)) as chunks:
             async for chunk in chunks:

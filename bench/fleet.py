@@ -98,8 +98,12 @@ class Fleet:
         self._configs: list[tuple[int, dict[str, Any]]] = []
         for gpu, share in shares(engines, gpus, utilization):
             own = {"gpu_memory_utilization": share, **settings, **tuning.engine}
-            config = {"settings": own, "vllm": tuning.vllm, "chunks": tuning.chunks}
-            config["opus_threads"] = opus_threads
+            config: dict[str, Any] = {
+                "settings": own,
+                "vllm": tuning.vllm,
+                "chunks": tuning.chunks,
+                "opus_threads": opus_threads,
+            }
             self._configs.append((gpu, config))
         self._processes: list[asyncio.subprocess.Process] = []
         self._logs: list[Any] = []
