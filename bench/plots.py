@@ -122,6 +122,7 @@ def plot_features(result: dict[str, Any], path: Path) -> None:
         axes.barh(names, values, color=colours)
         axes.set(title=title)
         axes.grid(alpha=0.3, axis="x")
+    panels[1].set_xscale("log")
     for axes in panels[1:]:
         axes.set_yticklabels([])
     _save(figure, path)
@@ -145,7 +146,7 @@ def plot_sweep(result: dict[str, Any], path: Path) -> None:
         memory = speech.twinx()
         values = [window["gateway_memory_mib"] for window in windows]
         memory.plot(at, values, "s:", color=_THEIRS, label="memory, MiB")
-        memory.set_ylim(bottom=0)
+        memory.set_ylim(0, 2.5 * max([*values, 1]))
         memory.legend(loc="lower right")
     else:
         at = [float(row["variant"]) for row in rows]
