@@ -104,6 +104,8 @@ class Gateway:
         if settings.tls_cert:
             watch_certificate(self.metrics.registry, Path(settings.tls_cert))
         self.metrics.on_underrun = lambda: self.admission.ran_dry(clock())
+        # Whoever nearly runs dry now does with one listener more.
+        self.metrics.on_close_call = lambda: self.admission.ran_dry(clock())
         self.metrics.watch_admission(
             pressure=lambda: self.admission.pressure(len(self.sessions.live), clock()),
             demand=lambda: self.admission.demand(len(self.sessions.live)),

@@ -78,6 +78,9 @@ class Journal:
         self._metrics.underrun(seconds)
         self._tell("underrun", ms=round(seconds * 1000.0, 1))
 
+    def close_call(self) -> None:
+        self._metrics.close_call()
+
     def prompt(self, tokens: int, cached: int) -> None:
         self._metrics.prompt(tokens, cached)
 

@@ -29,6 +29,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.on_underrun: Callable[[], None] = lambda: None
+        self.on_close_call: Callable[[], None] = lambda: None
         registry = self.registry
         self.sessions = Gauge("voxgate_sessions", "Open sessions.", registry=registry)
         self._sessions_total = Counter(
@@ -77,6 +78,11 @@ class Metrics:
             "Audio the listener has in hand when a packet goes out.",
             buckets=_LEAD,
             registry=registry,
+        )
+        self._close_calls = Counter(
+            "voxgate_close_calls",
+            "Packets that came when a listener had less than 40 ms left, while text was there.",
+            registry=self.registry,
         )
         self._underruns = Counter(
             "voxgate_underruns",
@@ -189,6 +195,10 @@ class Metrics:
         self._underruns.inc()
         self._dry.inc(seconds)
         self.on_underrun()
+
+    def close_call(self) -> None:
+        self._close_calls.inc()
+        self.on_close_call()
 
     def piece_started(self, turn: int, piece: int, attempt: int, text: str) -> None:
         self._started.inc()

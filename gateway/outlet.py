@@ -9,6 +9,10 @@ from gateway.timeline import Packet
 from gateway.turn import Turn
 from gateway.turns import Turns
 
+_CLOSE_SECONDS = 0.04
+_WRITTEN_SECONDS = 0.5
+"""Text that came later than this may be the cause, not the engine."""
+
 
 class Outlet:
     """Numbers packets and tells how well the listener is served."""
@@ -26,6 +30,7 @@ class Outlet:
         """The binary message for a packet that goes out now."""
         flags = AudioFlag.PAUSE if packet.pause else AudioFlag(0)
         lead = self._turns.playhead.lead(now)
+        margin = self._turns.playhead.margin(now)
         dry_since = self._turns.sent(turn, packet, now)
         if packet.position == 0:
             flags |= AudioFlag.FIRST
@@ -37,6 +42,10 @@ class Outlet:
             piece = turn.heard_piece
             if piece is not None and piece.cut_at <= dry_since:
                 self._observer.underrun(now - dry_since)
+        elif self.live and margin is not None and margin < _CLOSE_SECONDS:
+            piece = turn.heard_piece
+            if piece is not None and piece.cut_at <= now - _WRITTEN_SECONDS:
+                self._observer.close_call()
         header = AudioHeader(
             kind=turn.kind,
             flags=flags,

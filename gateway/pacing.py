@@ -91,6 +91,11 @@ class Playhead:
         """Seconds sent and not yet heard."""
         return (self.sent - self.played(now)) / SAMPLE_RATE
 
+    def margin(self, now: float) -> float | None:
+        """Seconds until the player runs dry if nothing more comes; None where it is dry."""
+        lead = self.lead(now)
+        return None if self._dry_since is not None else lead + max(0.0, self._at - now)
+
     def plays(self, now: float) -> bool:
         """Whether something sent is not yet heard; changes nothing."""
         if self._dry_since is not None:

@@ -36,6 +36,7 @@ class CountingObserver:
         self.first_packets: list[float] = []
         self.first_audibles: list[float] = []
         self.underruns: list[float] = []
+        self.close_calls = 0
         self.leads: list[float] = []
         self.tokens = (0, 0)
 
@@ -56,6 +57,9 @@ class CountingObserver:
 
     def underrun(self, seconds: float) -> None:
         self.underruns.append(seconds)
+
+    def close_call(self) -> None:
+        self.close_calls += 1
 
     def piece_started(self, turn: int, piece: int, attempt: int, text: str) -> None:
         self.started.append((turn, piece, attempt))

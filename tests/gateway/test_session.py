@@ -1079,6 +1079,24 @@ class TestMeasures:
         h.take()
         assert h.observer.underruns == [pytest.approx(1.0)]
 
+    @pytest.mark.parametrize(
+        ("late", "written", "calls"), [(0.27, 0.6, 1), (0.2, 0.6, 0), (0.27, 0.0, 0)]
+    )
+    def test_a_listener_who_nearly_runs_dry_is_a_close_call(
+        self, late: float, written: float, calls: int
+    ) -> None:
+        h = Harness()
+        h.send("text.append", text=SENTENCE)
+        h.send("turn.end")
+        h.wait(written)
+        h.audio(h.keys[0], 4800)
+        h.take()
+        h.wait(late)  # of 0.3 s: what was sent, and the jitter buffer's
+        h.audio(h.keys[0], 480)
+        h.take()
+        assert h.observer.close_calls == calls
+        assert not h.observer.underruns
+
     def test_a_writer_without_words_is_no_underrun(self) -> None:
         h = Harness()
         h.send("text.append", text=SENTENCE)
