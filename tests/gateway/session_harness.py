@@ -95,7 +95,7 @@ def read(item: Outgoing) -> Out:
         return message
     if isinstance(item, bytes):
         header, payload = unpack_audio(item)
-        return Packet(header, np.frombuffer(payload, "<i2").astype(np.float32) / 32767)
+        return Packet(header, (np.frombuffer(payload, "<i2") / 32767).astype(np.float32))
     return item
 
 
