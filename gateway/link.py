@@ -56,6 +56,7 @@ class Link:
 
     def __init__(self, url: str, *, reconnect: bool, api_key: str | None = None) -> None:
         """`api_key`: if the server asks for one; else the variable `VOXGATE_API_KEY`."""
+        self._shown = url
         self.url = _routed(url) if reconnect else url
         self._key = api_key or os.environ.get(KEY_VARIABLE)
         self.resumes = 0
@@ -76,9 +77,9 @@ class Link:
         try:
             self._socket = await self._connect()
         except InvalidStatus as refusal:
-            raise _refused(self.url, refusal) from refusal
+            raise _refused(self._shown, refusal) from refusal
         except (OSError, TimeoutError, InvalidHandshake) as failure:
-            raise GatewayError("unreachable", f"{self.url}: {failure}") from failure
+            raise GatewayError("unreachable", f"{self._shown}: {failure}") from failure
 
     async def close(self) -> None:
         await self._socket.close()

@@ -11,11 +11,13 @@ from gateway.codecs.mp3 import Mp3Encoder
 from gateway.codecs.ogg import OggOpusCodec
 from gateway.codecs.resampled import ResampledPcm
 from gateway.codecs.wav import Passthrough, WavEncoder
+from gateway.codecs.writer import CodecWriter
 
 __all__ = [
     "AacEncoder",
     "Codec",
     "CodecMissingError",
+    "CodecWriter",
     "FlacEncoder",
     "Mp3Encoder",
     "OggOpusCodec",

@@ -40,7 +40,7 @@ def library(name: str) -> ctypes.CDLL:
         except OSError:
             continue
     raise CodecMissingError(
-        f"This server has no {what} encoder. Debian, Ubuntu: apt-get install {package}"
+        f"There is no {what} encoder on this machine. Debian, Ubuntu: apt-get install {package}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections import deque
@@ -287,7 +288,8 @@ def load_plot() -> Any:
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ImportError as missing:
-        raise CommandError("--plot needs matplotlib: pip install matplotlib") from missing
+        install = f"{sys.executable} -m pip install matplotlib"
+        raise CommandError(f"--plot needs matplotlib: {install}") from missing
     return pyplot
 
 

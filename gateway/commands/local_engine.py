@@ -44,9 +44,13 @@ def add_engine_options(parser: ArgumentParser) -> None:
     )
 
 
+def engine_installed() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("vllm", "torch"))
+
+
 def engine_factory(arguments: Namespace) -> Callable[[], Synthesizer]:
     """Makes the engine these options ask for. Raises `CommandError` when there is none."""
-    if importlib.util.find_spec("vllm") is None or importlib.util.find_spec("torch") is None:
+    if not engine_installed():
         raise CommandError(
             "The speech engine is not installed here. In a clone of Voxgate: make setup. "
             "With a GPU: pip install 'voxgate[cuda]'. "

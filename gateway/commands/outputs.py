@@ -12,18 +12,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
+from engine.api import SAMPLE_RATE
+from gateway.codecs import (
+    AacEncoder,
+    Codec,
+    CodecMissingError,
+    CodecWriter,
+    FlacEncoder,
+    Mp3Encoder,
+)
 from gateway.commands.console import CommandError
 from gateway.containers import OggOpusWriter, RawOpusWriter, WavWriter, Writer
 from gateway.playback import PcmWriter, Player, find_player
 from gateway.webm import WebmOpusWriter
 
-Kind = Literal["ogg", "webm", "opus", "wav", "raw"]
+Kind = Literal["ogg", "webm", "opus", "wav", "mp3", "flac", "aac", "raw"]
 ENDINGS: dict[str, Kind] = {
     ".ogg": "ogg",
     ".oga": "ogg",
     ".webm": "webm",
     ".wav": "wav",
     ".opus": "opus",
+    ".mp3": "mp3",
+    ".flac": "flac",
+    ".aac": "aac",
+}
+_LOSSY_BITRATE = 64_000
+_ENCODERS: dict[str, Callable[[], Codec]] = {
+    "mp3": lambda: Mp3Encoder(SAMPLE_RATE, _LOSSY_BITRATE),
+    "flac": lambda: FlacEncoder(SAMPLE_RATE),
+    "aac": lambda: AacEncoder(SAMPLE_RATE, _LOSSY_BITRATE),
 }
 
 
@@ -54,6 +72,8 @@ class Output:
                 return WavWriter(file)
             case "raw":
                 return PcmWriter(file)
+            case _:
+                return CodecWriter(file, _ENCODERS[self.kind]())
 
 
 def add_output_options(parser: ArgumentParser) -> None:
@@ -61,12 +81,12 @@ def add_output_options(parser: ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="write FILE instead of playing: .ogg or .webm (Opus), .wav, .opus (bare packets, each "
-        "after its length as 16 bits little-endian), or - for standard output",
+        help="write FILE instead of playing: .ogg or .webm (Opus), .wav, .mp3, .flac, .aac, .opus "
+        "(bare packets, each after its length as 16 bits little-endian), or - for standard output",
     )
     parser.add_argument(
         "--format",
-        choices=("ogg", "webm", "wav", "opus"),
+        choices=("ogg", "webm", "wav", "mp3", "flac", "aac", "opus"),
         help="format of the output when its name does not tell; default: ogg",
     )
 
@@ -80,14 +100,26 @@ def choose_output(arguments: Namespace) -> Output:
         if sys.stdout.isatty():
             raise CommandError("Standard output is a terminal: redirect it, or use -o FILE.", 2)
         file = sys.stdout.buffer
+        _require_encoder(arguments.format)
         return Output(arguments.format or "ogg", False, lambda: contextlib.nullcontext(file))
     path = Path(target)
     kind = arguments.format or ENDINGS.get(path.suffix.lower())
     if kind is None:
         raise CommandError(
-            f"{target}: no format has this ending. Use .ogg, .webm, .wav or .opus, or --format.", 2
+            f"{target}: no format has this ending. Use {', '.join(ENDINGS)}, or --format.",
+            2,
         )
+    _require_encoder(kind)
     return Output(kind, False, lambda: open_file(path))
+
+
+def _require_encoder(kind: str | None) -> None:
+    """Before anything is spoken. Raises `CommandError` with what to install."""
+    try:
+        if kind in _ENCODERS:
+            _ENCODERS[kind]().close()
+    except CodecMissingError as missing:
+        raise CommandError(f"{missing}, or write .ogg or .wav.") from missing
 
 
 def speaker_output(or_else: str = "") -> Output:
@@ -96,7 +128,7 @@ def speaker_output(or_else: str = "") -> Output:
     if player is None:
         raise CommandError(
             "No audio player is installed here (pw-play, paplay, aplay, ffplay, play)."
-            f"{or_else} sudo apt-get install alsa-utils"
+            f"{or_else or ' To get one:'} sudo apt-get install alsa-utils"
         )
     return Output(player.feed, True, lambda: speakers(player))
 

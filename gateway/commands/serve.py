@@ -11,6 +11,7 @@ from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
 from gateway.commands.local_engine import add_engine_options, engine_factory
 from gateway.commands.logs import configure_logging
 from gateway.commands.options import add_setting_options, chosen_settings
+from gateway.playback import find_player
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -44,7 +45,8 @@ def run(arguments: Namespace) -> int:
         def ready(url: str) -> None:
             bar.close()
             console.print(f"[bold green]Voxgate is ready:[/] [bold]{url}[/]")
-            console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"')
+            where = "" if find_player() is not None else " -o hello.ogg"
+            console.print(f'Open it, or type:  {command()} say "Hello, world. 你好，世界。"{where}')
             console.print("Ctrl-C stops it.")
 
         serve(settings, lambda: StoppableStart(factory), ready, report)

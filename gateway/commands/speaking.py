@@ -12,7 +12,7 @@ from typing import Any
 from gateway.client import GatewayError, VoiceClient
 from gateway.commands.console import DEFAULT_URL, command, starting, stderr
 from gateway.commands.interrupts import StoppableStart, keep_interrupts_here
-from gateway.commands.local_engine import add_engine_options, engine_factory
+from gateway.commands.local_engine import add_engine_options, engine_factory, engine_installed
 from gateway.commands.logs import configure_logging
 from gateway.commands.outputs import Output
 
@@ -95,10 +95,14 @@ def explain(failure: GatewayError, url: str) -> str:
     """The failure and what to do about it."""
     match failure.code:
         case "unreachable":
-            advice = (
-                f"No gateway answers at {url}. Start one in another terminal: make demo (or "
-                f"{command()} serve), or speak without one: {command()} say --local ..."
-            )
+            advice = f"No gateway answers at {url}. "
+            if engine_installed():
+                advice += (
+                    f"Start one in another terminal: make demo (or {command()} serve), or speak "
+                    f"without one: {command()} say --local ..."
+                )
+            else:
+                advice += f"Start one there, or name another: {command()} say --url ws://HOST:8080"
             return f"{advice}\n({failure.message})"
         case "starting" | "capacity" | "draining":
             return f"{failure.message} Try again in {(failure.retry_after_ms or 2000) / 1000:g} s."

@@ -13,6 +13,7 @@ import wave
 from collections.abc import Iterator
 from pathlib import Path
 
+import av
 import coverage
 import numpy as np
 import opuslib
@@ -24,6 +25,7 @@ from engine.api import SpeechRequest
 from gateway import playback, transport
 from gateway.app import create_app
 from gateway.cli import main
+from gateway.codecs import CodecMissingError
 from gateway.commands import outputs, voices
 from gateway.commands.console import command, starting
 from gateway.containers import read_raw_opus
@@ -228,14 +230,16 @@ def test_no_gateway(
     out = tmp_path / "out.ogg"
     nowhere = f"ws://127.0.0.1:{unused_tcp_port}"
     assert main(["say", "Hi.", "-o", str(out), "--url", nowhere]) == 1
-    assert "make demo" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "make demo" in told
+    assert "route=" not in told
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "out.mp3"], ".ogg, .webm, .wav or .opus"),
+        (["-o", "out.midi"], ".ogg, .oga, .webm, .wav, .opus, .mp3"),
         (["-o", "/nowhere/out.ogg"], "cannot be written: No such file"),
     ],
 )
@@ -244,6 +248,27 @@ def test_an_output_that_cannot_be(
 ) -> None:
     assert main(["say", "Hi.", *arguments, "--url", url]) in (1, 2)
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["mp3", "flac", "aac"])
+def test_say_encodes_what_the_wire_does_not_have(url: str, tmp_path: Path, kind: str) -> None:
+    out = tmp_path / f"out.{kind}"
+    assert main(["say", "Good morning.", "-o", str(out), "--url", url]) == 0
+    with av.open(str(out)) as file:
+        frames = list(file.decode(audio=0))
+    assert frames[0].sample_rate == 24_000
+    assert 0.9 < sum(frame.samples for frame in frames) / 24_000 < 1.3
+
+
+def test_an_encoder_that_is_missing_is_told_before_anything_is_spoken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> None:
+        raise CodecMissingError(f"There is no {name}")
+
+    monkeypatch.setattr("gateway.codecs.mp3.library", missing)
+    assert main(["say", "Hi.", "-o", str(tmp_path / "out.mp3")]) == 1
+    assert "There is no mp3lame, or write .ogg or .wav." in capsys.readouterr().err
 
 
 # -- terminals and players ------------------------------------------------------------------------
