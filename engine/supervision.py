@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import time
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +16,7 @@ from engine.api import SpeechError
 from engine.counters import Counters
 from engine.frames import FrameStore
 from engine.lm_config import LmConfig
+from engine.runners.lifetime import STOP_SIGNAL
 from engine.vllm_engine import LanguageModelSettings
 from engine.watchdog import Watchdog, waited_seconds
 
@@ -155,7 +157,7 @@ class SupervisedEngine:
                 return
             if hangs:
                 _log.error("the engine process hangs; killing it")
-                self._kill()
+                self._signal(signal.SIGKILL)
                 return
 
     def _cpu_seconds(self) -> float:
@@ -164,10 +166,10 @@ class SupervisedEngine:
             sum(p.cpu_times()[:4]) + waited_seconds(p.pid) for family in families for p in family
         )
 
-    def _kill(self) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+                process.send_signal(number)
 
     def _on_death(self) -> None:
         """The engine process ended by itself or was killed."""
@@ -201,9 +203,10 @@ class SupervisedEngine:
             if llm.output_handler is not None:
                 # Or it would report the end of the engine process as an error.
                 llm.output_handler.cancel()
+            self._signal(STOP_SIGNAL)
             await asyncio.to_thread(vllm_engine.stop, llm)
         # What vLLM knows of a process ends with its fork server. Two on one store must never be.
-        self._kill()
+        self._signal(signal.SIGKILL)
         self._processes = []
 
     def _stop_watching(self) -> None:

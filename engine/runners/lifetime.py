@@ -13,19 +13,23 @@ from typing import Any
 CREATOR_VARIABLE = "VOXGATE_CREATOR"
 """Environment variable: the process the engine serves. Its parent may be a fork server instead."""
 
+STOP_SIGNAL = signal.SIGUSR1
+"""What the creator sends to end the engine process."""
+
 
 def adopt_process(rendezvous: str) -> None:
     """Called once in the main thread of the engine process, when its process group is set up.
 
-    It exits at once when its creator is gone, however that died, or when it is told to. An
-    interrupt from the terminal, which goes to the whole process group, is left to the creator: that
-    one may still want to drain what is being spoken. `rendezvous` is the URL at which the members
-    of the process group met; the file behind it has served its purpose.
+    It exits at once when its creator is gone, however that died, or sends `STOP_SIGNAL`. What goes
+    to the whole process group (an interrupt from the terminal, the SIGTERM of a service manager) is
+    left to the creator, which may still want to drain what is being spoken. `rendezvous` is the URL
+    at which the members of the process group met; the file behind it has served its purpose.
     """
     if rendezvous.startswith("file://"):
         Path(rendezvous.removeprefix("file://")).unlink(missing_ok=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _exit)
+    for everyones in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(everyones, signal.SIG_IGN)
+    signal.signal(STOP_SIGNAL, _exit)
     try:
         descriptor = os.pidfd_open(int(os.environ[CREATOR_VARIABLE]))
     except ProcessLookupError:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from engine.runners.imports import settled
 
-# An interrupt from the terminal, which goes to the whole process group, is for the creator.
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+# What goes to the whole process group (an interrupt, a service manager's SIGTERM) is the creator's.
+for everyones in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(everyones, signal.SIG_IGN)
 
 
 def _own_folder() -> Iterator[Path]:

@@ -146,9 +146,14 @@ async def test_frames_read_too_late_are_an_error_not_anothers_audio(lm: Language
     assert error.value.code == "frame_ring_overrun"
 
 
-async def test_an_interrupt_from_the_terminal_is_the_parents_business(lm: LanguageModel) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+async def test_what_the_process_group_gets_is_the_parents_business(
+    lm: LanguageModel, sent: signal.Signals
+) -> None:
     (engine,) = engine_processes()
-    os.kill(engine.pid, signal.SIGINT)
+    os.kill(engine.pid, sent)
+    if engine.ppid() != os.getpid():
+        os.kill(engine.ppid(), sent)
     assert len(await collect(lm, [5, 6], SAMPLING)) == 20
     assert lm.stats().state == "ready"
 
@@ -207,8 +212,9 @@ async def test_a_hung_engine_is_killed_and_replaced(lm: LanguageModel) -> None:
         assert isinstance(result, SpeechError)
         assert result.code == "engine_restarting"
         assert result.retryable
-    await until(lambda: lm.stats().state == "ready")
-    assert lm.stats().restarts == restarts + 1
+    # vLLM may tell of the death before the supervision does: its state alone says nothing yet.
+    await until(lambda: lm.stats().restarts == restarts + 1)
+    assert lm.stats().state == "ready"
     assert not engine.is_running()
     assert len(await collect(lm, [5, 6], SAMPLING)) == 20
 
