@@ -180,7 +180,7 @@ async def test_a_killed_engine_fails_what_is_pending_and_comes_back(lm: Language
     os.kill(engine.pid, signal.SIGKILL)
     await asyncio.gather(*tasks)
     assert max(failed_at) - killed_at < 2
-    assert lm.stats().state == "restarting"
+    await until(lambda: lm.stats().state == "restarting")
     with pytest.raises(SpeechError) as error:
         await collect(lm, [*voice, 5], SAMPLING)
     assert error.value.code == "engine_restarting"
