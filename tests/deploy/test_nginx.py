@@ -292,8 +292,7 @@ async def test_a_gateway_that_is_killed_harms_only_its_own(tools: Path, folder: 
             if outcome == "done":
                 assert sequences == list(range(len(sequences)))
         # Whoever comes now is served by the other one.
-        for _ in range(4):
-            _, done, _ = await speak(place.url)
+        for _, done, _ in await asyncio.gather(*(speak(place.url, "A word.") for _ in range(4))):
             assert done is not None
 
 
@@ -338,8 +337,9 @@ async def test_a_gateway_that_hangs_is_taken_out_and_let_back(tools: Path, folde
         place.gateways[0].signal(signal.SIGSTOP)
         await taken_out(upstream, 0, out=True)
         async with asyncio.timeout(30):
-            for _ in range(6):
-                _, done, _ = await speak(place.url, "A word.")
+            for _, done, _ in await asyncio.gather(
+                *(speak(place.url, "A word.") for _ in range(6))
+            ):
                 assert done is not None
         place.gateways[0].signal(signal.SIGCONT)
         await taken_out(upstream, 0, out=False)
