@@ -299,7 +299,11 @@ def _plain(text: str) -> str:
 def judge(options: argparse.Namespace) -> int:
     """Adds word errors to a result."""
     for name in options.only or PEERS:
-        found = asyncio.run(word_error(name, options.judge))
+        try:
+            found = asyncio.run(word_error(name, options.judge))
+        except (GatewayError, httpx.HTTPError) as error:
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            return 1
         print(name, found, flush=True)
         variants.note(options.json, "word_error", name, found)
     return 0
