@@ -109,7 +109,7 @@ class Settings:
     max_request_chars: int = 20_000
     """Text of one HTTP request, or of one task of a batch."""
     jobs_dir: str = ""
-    """Where batch jobs and their audio are kept over a restart. Empty: until the gateway stops."""
+    """Where batch jobs and their audio are kept over a restart. Empty: ~/.local/state/voxgate."""
     jobs_keep_seconds: float = 86_400.0
     """A job that is done is deleted after this."""
     max_jobs: int = 256

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import shutil
 import tempfile
 import time
 from collections import defaultdict
@@ -34,6 +36,12 @@ _STORE_SECONDS = 2.0
 """Between two looks whether a full disk has room again."""
 
 
+def state_folder() -> Path:
+    """Where this user's programs keep what is to outlive them."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "voxgate"
+
+
 class BatchTask(TtsBody):
     """One text. `id` comes back in the status."""
 
@@ -47,6 +55,8 @@ class Jobs:
         self._door = door
         self._clock = clock
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._own: Path | None = None
+        """A folder that was not configured; it stays only while there are jobs in it."""
         self.store: JobStore
         self._tasks: list[asyncio.Task[None]] = []
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -56,13 +66,26 @@ class Jobs:
     async def start(self) -> None:
         """Raises `OSError` when the folder cannot be used."""
         folder = self._door.settings.jobs_dir
-        if not folder:
-            self._temporary = tempfile.TemporaryDirectory(prefix="voxgate-jobs-")
-            folder = self._temporary.name
-        self.store = JobStore(Path(folder))
+        self.store = JobStore(Path(folder)) if folder else self._own_store()
         self._queued.set()
         self._tasks = [asyncio.create_task(self._work()) for _ in range(_AT_ONCE)]
         self._tasks.append(asyncio.create_task(self._sweep()))
+
+    def _own_store(self) -> JobStore:
+        """Where nothing was configured: that of this address, which no other server has meanwhile.
+        Without an address or a home, one that ends with this process."""
+        settings = self._door.settings
+        if settings.port:
+            folder = state_folder() / f"jobs-{settings.host.replace(':', '_')}-{settings.port}"
+            try:
+                store = JobStore(folder)
+            except OSError as failure:
+                _log.info("%s: %s; batch jobs end with this process", folder, failure)
+            else:
+                self._own = folder
+                return store
+        self._temporary = tempfile.TemporaryDirectory(prefix="voxgate-jobs-")
+        return JobStore(Path(self._temporary.name))
 
     async def stop(self) -> None:
         """Work no more. What was begun is queued again."""
@@ -70,11 +93,18 @@ class Jobs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A thread may still be taking a task for a worker that is gone.
+        if tasks:
+            with contextlib.suppress(StoreError):
+                self.store.release()
 
     async def close(self) -> None:
         await self.stop()
         if self._tasks:
+            used = self.store.any_jobs()
             self.store.close()
+            if self._own is not None and not used:
+                shutil.rmtree(self._own, ignore_errors=True)
         if self._temporary is not None:
             self._temporary.cleanup()
 

@@ -25,6 +25,7 @@ create table if not exists tasks (
 create index if not exists open_tasks on tasks (status) where status = 'queued';
 """
 _OPEN = ("queued", "running")
+_AGAIN = "update tasks set status='queued' where status='running'"
 
 
 class StoreError(Exception):
@@ -73,10 +74,21 @@ class JobStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(folder / "jobs.sqlite", check_same_thread=False)
-        self._database.executescript("pragma journal_mode=wal; pragma foreign_keys=on;" + _SCHEMA)
-        with self._lock, self._database:
-            self._database.execute("update tasks set status='queued' where status='running'")
+        self._released = False
+        try:
+            self._database = sqlite3.connect(folder / "jobs.sqlite", check_same_thread=False)
+            pragmas = "pragma journal_mode=wal; pragma foreign_keys=on;"
+            self._database.executescript(pragmas + _SCHEMA)
+            with self._database:
+                self._database.execute(_AGAIN)
+        except sqlite3.Error as failure:
+            raise OSError(f"{folder}: {failure}") from failure
+
+    def release(self) -> None:
+        """Give out no more tasks; those that were given out are queued again."""
+        with _stored(), self._lock, self._database as database:
+            self._released = True
+            database.execute(_AGAIN)
 
     def close(self) -> None:
         with self._lock:
@@ -110,6 +122,10 @@ class JobStore:
             ).fetchone()
         return None if row is None else _task(row)
 
+    def any_jobs(self) -> bool:
+        with self._lock:
+            return self._database.execute("select 1 from jobs limit 1").fetchone() is not None
+
     def open_jobs(self) -> int:
         with self._lock:
             query = "select count(*) from jobs where finished is null"
@@ -122,7 +138,7 @@ class JobStore:
                 "select job, number, owner, media_type from tasks join jobs on jobs.id = job "
                 "where status = 'queued' order by created, job, number limit 1"
             ).fetchone()
-            if row is None:
+            if row is None or self._released:
                 return None
             job, number, owner, media_type = row
             database.execute(

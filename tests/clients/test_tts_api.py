@@ -262,6 +262,26 @@ class TestBatch:
             # What was done is not done again.
             assert {request.text for request in running.engine.requests} == {"Two.", "Three."}
 
+    async def test_they_survive_where_nothing_was_configured(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+    ) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        folder = tmp_path / "voxgate" / f"jobs-127.0.0.1-{unused_tcp_port}"
+        held = FakeSynthesizer(lambda *_: Script(hold=asyncio.Event()))
+        async with run(held, port=unused_tcp_port) as running, http(running) as client:
+            job = await created(client, "One.")
+        assert folder.is_dir()
+        async with run(port=unused_tcp_port) as running, http(running) as client:
+            done = await finished(client, job)
+            assert decoded((await client.get(done["tasks"][0]["audio"]["url"])).content)[0].size
+            assert (await client.delete(f"/batch_tts/{job}")).status_code == 204
+        # Nothing is left behind where nothing is kept.
+        assert not folder.exists()
+        (tmp_path / "voxgate").rmdir()
+        (tmp_path / "voxgate").touch()
+        async with run(port=unused_tcp_port) as running, http(running) as client:
+            assert (await finished(client, await created(client, "One.")))["status"] == "done"
+
     async def test_a_server_that_stops_does_not_wait_for_jobs(
         self, run: Run, tmp_path: Path
     ) -> None:

@@ -80,3 +80,19 @@ def test_a_fault_of_the_caller_is_no_full_disk(store: JobStore) -> None:
     store.add("job", "me", "audio/wav", [TASK], 0.0)
     with pytest.raises(sqlite3.IntegrityError):
         store.add("job", "me", "audio/wav", [TASK], 0.0)
+
+
+def test_what_was_given_out_is_queued_again_and_nothing_more_is_given(store: JobStore) -> None:
+    store.add("a", "me", "audio/wav", [TASK, TASK], 1.0)
+    assert store.take() is not None
+    store.release()
+    assert store.take() is None
+    job = store.job("a")
+    assert job is not None
+    assert [task.status for task in job.tasks] == ["queued", "queued"]
+
+
+def test_a_folder_that_cannot_be_used_is_an_os_error(tmp_path: Path) -> None:
+    (tmp_path / "jobs.sqlite").mkdir()
+    with pytest.raises(OSError, match=str(tmp_path)):
+        JobStore(tmp_path)
