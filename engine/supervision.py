@@ -162,9 +162,10 @@ class SupervisedEngine:
 
     def _cpu_seconds(self) -> float:
         families = [[p, *p.children(recursive=True)] for p in self._processes]
-        return sum(
+        spent: float = sum(
             sum(p.cpu_times()[:4]) + waited_seconds(p.pid) for family in families for p in family
         )
+        return spent
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
