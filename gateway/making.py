@@ -84,7 +84,9 @@ class Making:
 
     def abandon(self) -> None:
         """Nothing more of the session is wanted."""
-        self._commands.extend(CancelPiece(piece.key) for piece in self._scheduler.drop())
+        for piece in self._scheduler.drop():
+            self._commands.append(CancelPiece(piece.key))
+            self._observer.piece_over("abandoned", piece.turn.number, piece.index)
 
     def _give_up(self, piece: Piece, error: SpeechError, now: float) -> bool:
         """An attempt at a piece is over without success; returns whether there will be another."""

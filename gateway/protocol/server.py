@@ -100,8 +100,9 @@ class Caption(ServerMessage):
     """One piece of text on the sample clock of its turn.
 
     Sent before the piece's first audio, and again with `final`, `end_sample` and `words` after its
-    last; where `early_words` was asked for, in between with the words that are certain. `start` and `end` count code points of the turn's written text. A word has `text`,
-    `start`, `end`, `start_sample`, `end_sample`, and `spoken` where that is not `text`.
+    last; where `early_words` was asked for, in between with the words that are certain. `start` and
+    `end` count code points of the turn's written text. A word has `text`, `start`, `end`,
+    `start_sample`, `end_sample`, and `spoken` where that is not `text`.
     """
 
     type: ClassVar[str] = "caption"

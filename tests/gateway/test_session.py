@@ -1046,6 +1046,7 @@ class TestBackPressure:
         assert h.take() == []
         assert h.session.deadline is None
         assert h.observer.turns["abandoned"] == 1
+        assert h.observer.pieces["abandoned"] == len(h.keys) > 0
 
 
 class TestMeasures:
