@@ -275,14 +275,24 @@ def succeeds(command: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
+PLAYWRIGHT_STARTS = """
+from playwright.sync_api import sync_playwright
+with sync_playwright() as driver:
+    driver.chromium.launch(args=["--no-sandbox"]).close()
+"""
+
+
 def has_browser() -> bool:
-    """Ubuntu's package is a stub that wants snap, so being there is not enough."""
+    """Whether one starts: Ubuntu's package is a stub that wants snap, Playwright's build may lack
+    its libraries."""
     for name in ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"):
         command = shutil.which(name)
         if command and succeeds([command, "--version"]):
             return True
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-playwright"
-    return any(cache.glob("chromium-*"))
+    if not any(cache.glob("chromium*")):
+        return False
+    return succeeds([str(VENV / "bin" / "python"), "-c", PLAYWRIGHT_STARTS])
 
 
 def install_browser() -> None:
@@ -297,12 +307,17 @@ def install_browser() -> None:
         apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
             succeeds([*apt, *arguments])
+    playwright = [str(VENV / "bin" / "playwright"), "install", "chromium"]
     if not has_browser():
         say("Installing Playwright's Chromium, for the tests of the page")
-        command = [str(VENV / "bin" / "playwright"), "install", "chromium"]
-        succeeds([*command, *(["--with-deps"] if prefix == [] else [])])
+        succeeds([*playwright, *(["--with-deps"] if prefix is not None else [])])
     if not has_browser():
-        say("The tests of the page need a browser:  sudo apt-get install chromium")
+        by_hand = (
+            "sudo apt-get install chromium"
+            if debian
+            else f"{playwright[0]} install --with-deps chromium"
+        )
+        say(f"The tests of the page need a browser:  {by_hand}")
 
 
 def install_portaudio() -> None:

@@ -15,9 +15,11 @@ SILENCE = 16
 """The space: what is said before the first symbol."""
 SETTLED = 16
 """Frames after which the end of a word is no longer revised."""
-FIRST_LOT, LARGEST_LOT = 16, 64
-"""Frames to hear at once: fewer cost as much. The later ones of a piece are larger, for by then its
-listener has so much in hand that their words still come in time."""
+LOTS = (32, 16)
+LARGER_LOT = 64
+"""Frames to hear at once: fewer cost as much. The first settle the first word, just before it is over
+for one who listens; later ones are larger, for by then the listener has so much in hand that their
+words still come in time."""
 
 
 class PieceAlignment:
@@ -38,7 +40,7 @@ class PieceAlignment:
         self._words = list(words)
         self._sampled = list(sampled)
         self._waiting: list[Codes] = []
-        self._lot = FIRST_LOT
+        self._lots = list(LOTS)
         self._told = 0
         self._until = 0
 
@@ -46,9 +48,10 @@ class PieceAlignment:
         """The words that the next frames (n, codebooks) settle; all that are left when these are
         the last. Samples count from the first frame."""
         self._waiting.append(codes[:, self._sampled])
-        if not last and sum(map(len, self._waiting)) < self._lot:
+        lot = self._lots[0] if self._lots else LARGER_LOT
+        if not last and sum(map(len, self._waiting)) < lot:
             return ()
-        self._lot = min(2 * self._lot, LARGEST_LOT)
+        self._lots = self._lots[1:]
         gathered, self._waiting = np.concatenate(self._waiting), []
         self._path.push(self._network.push(gathered, last=last))
         if not self._path.frames:

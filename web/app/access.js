@@ -1,11 +1,13 @@
 // Servers that face others ask for a key; it is kept until the tab is closed.
 
+import { tab } from "./kept.js";
+
 const KEY = "voxgate.key";
 const REFUSED = new Set(["unauthorized", "forbidden"]);
 const at = (id) => document.getElementById(id);
 
 export function accessKey() {
-  return sessionStorage.getItem(KEY);
+  return tab.get(KEY);
 }
 
 export class Access {
@@ -13,14 +15,14 @@ export class Access {
     const dialog = at("access");
     talk.addEventListener("error", ({ detail: { code } }) => {
       if (!REFUSED.has(code) || dialog.open) return;
-      sessionStorage.removeItem(KEY);
+      tab.delete(KEY);
       dialog.showModal();
     });
     dialog.addEventListener("close", () => {
       const key = at("access-key").value.trim();
       at("access-key").value = "";
       if (!key) return;
-      sessionStorage.setItem(KEY, key);
+      tab.set(KEY, key);
       talk.reopen();
     });
   }

@@ -1,5 +1,10 @@
 // A canvas in the pixels of the screen and the colours of the page.
 
+// Registered, a colour is read as what it comes to, light or dark.
+for (const name of ["ink", "soft", "line", "faint", "accent", "cut", "warn"]) {
+  CSS.registerProperty?.({ name: `--${name}`, syntax: "<color>", inherits: true, initialValue: "gray" });
+}
+
 /** Context, width and height in CSS pixels, cleared; null while it is not shown. */
 export function fresh(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;

@@ -19,18 +19,19 @@ export class Captions {
     this.cues = null;
     this.name = "";
     this.playing = null;
-    const drop = at("drop");
+    const marked = [at("drop"), at("stage")];
+    const mark = (over) => marked.forEach((each) => each.classList.toggle("over", over));
     at("file").addEventListener("change", ({ target }) => this.load(target.files[0]));
     at("sample").addEventListener("click", () => this.take("sample.vtt", SAMPLE_CAPTIONS));
     // A file may be dropped anywhere on the page.
     document.addEventListener("dragover", (event) => {
       event.preventDefault();
-      drop.classList.add("over");
+      mark(true);
     });
-    document.addEventListener("dragleave", () => drop.classList.remove("over"));
+    document.addEventListener("dragleave", () => mark(false));
     document.addEventListener("drop", (event) => {
       event.preventDefault();
-      drop.classList.remove("over");
+      mark(false);
       const [file] = event.dataTransfer.files;
       if (!file) return;
       composer.choose("captions");
@@ -39,7 +40,14 @@ export class Captions {
   }
 
   async load(file) {
-    if (file) this.take(file.name, await file.text());
+    if (!file) return;
+    let source = "";
+    try {
+      source = await file.text();
+    } catch {
+      // A folder, or gone meanwhile: it has no subtitles either.
+    }
+    this.take(file.name, source);
   }
 
   take(name, source) {

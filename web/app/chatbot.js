@@ -2,6 +2,7 @@
 
 import { ChatError, chatTokens } from "../client/index.js";
 import { language, t } from "./i18n.js";
+import { local, tab } from "./kept.js";
 import { CANNED } from "./samples.js";
 
 const at = (id) => document.getElementById(id);
@@ -18,10 +19,10 @@ export class Chat {
     this.messages = [];
     this.answering = null;
     this.count = 0;
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const kept = local.object(KEY);
     at("chat-url").value = kept.url ?? "";
     at("chat-model").value = kept.model ?? "";
-    at("chat-key").value = sessionStorage.getItem(KEY) ?? "";
+    at("chat-key").value = tab.get(KEY) ?? "";
     for (const id of ["chat-url", "chat-model", "chat-key"]) {
       at(id).addEventListener("change", () => this.keep());
     }
@@ -35,8 +36,8 @@ export class Chat {
 
   keep() {
     const { url, model, key } = this.endpoint;
-    localStorage.setItem(KEY, JSON.stringify({ url, model }));
-    sessionStorage.setItem(KEY, key);
+    local.set(KEY, JSON.stringify({ url, model }));
+    tab.set(KEY, key);
     this.show();
   }
 

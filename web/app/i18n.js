@@ -1,6 +1,7 @@
 // The interface in two languages. Elements say what they hold: data-t, data-t-label,
 // data-t-placeholder.
 
+import { local } from "./kept.js";
 import { STRINGS } from "./strings.js";
 
 const KEY = "voxgate.language";
@@ -21,7 +22,7 @@ export function known(key) {
   return STRINGS[current][key];
 }
 
-export function chooseLanguage(remembered = localStorage.getItem(KEY)) {
+export function chooseLanguage(remembered = local.get(KEY)) {
   const wanted = remembered ?? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
   current = wanted === "zh" ? "zh" : "en";
   apply();
@@ -29,7 +30,7 @@ export function chooseLanguage(remembered = localStorage.getItem(KEY)) {
 
 export function switchLanguage() {
   current = current === "en" ? "zh" : "en";
-  localStorage.setItem(KEY, current);
+  local.set(KEY, current);
   apply();
   document.dispatchEvent(new Event("languagechange"));
 }

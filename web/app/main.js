@@ -27,7 +27,7 @@ const notices = new Notices(talk);
 const stage = new Stage(talk, notices);
 const wave = new Wave(talk);
 const meters = new Meters(talk);
-new Wire(talk);
+new Wire(talk, notices);
 new Recorder(talk, notices);
 new Sheets();
 new Access(talk);
@@ -62,7 +62,7 @@ talk.addEventListener("turn", () => {
   requestAnimationFrame(follow);
 });
 
-globalThis.voxgate = { player, talk }; // for the console
+globalThis.voxgate = { player, talk, wave }; // for the console
 document.documentElement.dataset.ready = "";
 talk.open();
 player.prepare().catch(() => {

@@ -55,7 +55,7 @@ export class Recorder {
     const fail = (problem) => this.notices.alert(problem.message);
     const decoder = makeDecoder(this.turn.format, this.audio, (part) => parts.push(part), fail);
     for (const packet of this.packets) decoder.push(packet);
-    await decoder.finish();
+    await decoder.finish().catch(fail);
     return wav(parts);
   }
 

@@ -2,8 +2,10 @@
 
 import { accessKey } from "./access.js";
 import { t } from "./i18n.js";
+import { local } from "./kept.js";
 
 const KEY = "voxgate.setup";
+const VOICES = "voxgate.voices";
 const TONGUES = { en: "EN", zh: "中" };
 const at = (id) => document.getElementById(id);
 
@@ -11,24 +13,20 @@ export class Setup {
   constructor() {
     this.chosen = {
       voice: "default", speed: 1, language: "auto", format: "auto", bitrate: 32000,
-      ...this.remembered(),
+      ...local.object(KEY),
     };
+    // What the server said of its voices the last time, so that nothing moves when it says it again.
+    const { ids, about, speeds } = local.object(VOICES);
+    this.voices = ids ?? ["default"];
+    this.about = new Map(about);
+    if (speeds) this.limit(speeds);
     at("speed").value = this.chosen.speed;
     at("spoken").value = this.chosen.language;
     at("format").value = this.chosen.format;
     at("bitrate").value = this.chosen.bitrate;
-    this.voices = ["default"];
-    this.about = new Map(); // what the server says of its voices
+    if (ids) this.reveal();
     this.fill();
     this.showSpeed();
-  }
-
-  remembered() {
-    try {
-      return JSON.parse(localStorage.getItem(KEY)) ?? {};
-    } catch {
-      return {};
-    }
   }
 
   listenTo(talk) {
@@ -44,15 +42,20 @@ export class Setup {
         talk.reopen();
       });
     }
-    talk.addEventListener("state", ({ detail: { state, started } }) => {
-      if (state !== "open" || !started) return;
-      at("speed").min = Math.max(0.5, started.limits.min_speed);
-      at("speed").max = Math.min(2, started.limits.max_speed);
+    talk.addEventListener("state", ({ detail: { state, started, reason } }) => {
+      // Without a server the controls are as they were left.
+      if (state !== "open" || !started) {
+        if (state !== "connecting" || reason !== undefined) this.reveal();
+        return;
+      }
+      this.limit([Math.max(0.5, started.limits.min_speed), Math.min(2, started.limits.max_speed)]);
       const voices = ["default", ...started.voices.filter((voice) => voice !== "default")];
       const known = voices.join() === this.voices.join();
       this.voices = voices;
       if (!known) this.fill();
-      if (!known || !this.about.size) this.ask();
+      this.remember();
+      this.reveal();
+      if (!known || !this.asked) this.ask();
     });
     talk.addEventListener("error", ({ detail }) => {
       // A voice that was remembered and is not there any more must not lock the page out.
@@ -66,6 +69,19 @@ export class Setup {
     talk.addEventListener("begin", () => this.stopPreview());
   }
 
+  limit(speeds) {
+    [at("speed").min, at("speed").max] = speeds;
+    this.speeds = speeds;
+  }
+
+  remember() {
+    local.set(VOICES, JSON.stringify({ ids: this.voices, about: [...this.about], speeds: this.speeds }));
+  }
+
+  reveal() {
+    at("setup").dataset.known = "";
+  }
+
   choose(fields) {
     this.keep(fields);
     this.talk.update(fields);
@@ -73,7 +89,7 @@ export class Setup {
 
   keep(fields) {
     Object.assign(this.chosen, fields);
-    localStorage.setItem(KEY, JSON.stringify(this.chosen));
+    local.set(KEY, JSON.stringify(this.chosen));
   }
 
   show(talk) {
@@ -134,11 +150,15 @@ export class Setup {
     } catch {
       return; // The connection went away: it is asked again once it is back.
     }
+    const before = JSON.stringify([...this.about]);
     for (const voice of told.voices) {
       const languages = voice.verified_languages.map(({ language }) => language);
       this.about.set(voice.voice_id, { languages, description: voice.description });
     }
-    this.fill();
+    this.asked = true;
+    this.remember();
+    // Filled anew it would lose the focus of who chooses just then.
+    if (JSON.stringify([...this.about]) !== before) this.fill();
   }
 
   labels() {

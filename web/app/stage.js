@@ -120,8 +120,9 @@ export class Stage {
     if (!shown || turn.silenced) return;
     const index = turn.words.at(sample);
     const word = turn.words.words[index];
-    if (!word || shown.from === word.start) return;
+    if (!word || (shown.from === word.start && shown.until === word.end)) return;
     shown.from = word.start;
+    shown.until = word.end;
     const start = turn.written.unit(word.start);
     const end = turn.written.unit(word.end);
     this.split(shown, turn, start, end);

@@ -1,11 +1,13 @@
+import { local } from "./kept.js";
+
 const KEY = "voxgate.theme";
 
 export class Theme {
   constructor() {
-    this.set(localStorage.getItem(KEY));
+    this.set(local.get(KEY));
     document.getElementById("theme").addEventListener("click", () => {
       const next = this.dark ? "light" : "dark";
-      localStorage.setItem(KEY, next);
+      local.set(KEY, next);
       this.set(next);
       document.dispatchEvent(new Event("themechange"));
     });

@@ -56,9 +56,14 @@ export class Wave {
 
   draw() {
     const frame = fresh(this.canvas);
-    if (!frame || !this.turn) return;
+    if (!frame) return;
     const { context, width, height } = frame;
     const paint = colours();
+    if (!this.turn) {
+      context.fillStyle = paint.faint;
+      for (let x = 0; x < width; x += 3) context.fillRect(x, height / 2 - 1, 2, 2);
+      return;
+    }
     const peaks = this.turn.peaks ?? [];
     const all = Math.max(peaks.length, (LEAST_SECONDS * SAMPLE_RATE) / BAR);
     const bars = Math.max(1, Math.floor(width / 3));

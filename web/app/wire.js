@@ -8,7 +8,8 @@ const KEPT = 120;
 const SECRET = new Set(["token", "access_token"]);
 
 export class Wire {
-  constructor(talk) {
+  constructor(talk, notices) {
+    this.notices = notices;
     this.rows = [];
     this.began = performance.now();
     this.drawer = at("wire");
@@ -23,11 +24,19 @@ export class Wire {
       this.rows = [];
       this.draw();
     });
-    at("wire-copy").addEventListener("click", () =>
-      navigator.clipboard?.writeText(this.rows.map((row) => this.line(row).join("\t")).join("\n")));
+    at("wire-copy").addEventListener("click", () => this.copy());
     document.addEventListener("keydown", ({ key }) => {
       if (key === "Escape" && !talk.speaking) this.toggle(false);
     });
+  }
+
+  async copy() {
+    try {
+      await navigator.clipboard.writeText(this.rows.map((row) => this.line(row).join("\t")).join("\n"));
+      this.notices.announce(t("copied"));
+    } catch {
+      this.notices.alert(t("copy_refused"));
+    }
   }
 
   toggle(open) {

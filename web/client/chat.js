@@ -5,7 +5,7 @@ export class ChatError extends Error {
   constructor(code, message, detail = "") {
     super(message);
     this.name = "ChatError";
-    this.code = code; // `unreachable`, `refused`, `not_found`, `failed`, `unexpected`
+    this.code = code; // `unreachable`, `refused`, `not_found`, `failed`, `unexpected`, `broken_off`
     this.detail = detail;
   }
 }
@@ -55,7 +55,8 @@ export async function* chatTokens({ url, key, model }, messages, signal) {
       }
     }
   } catch (failure) {
-    if (!signal?.aborted) throw failure;
+    if (signal?.aborted) return;
+    throw failure instanceof ChatError ? failure : new ChatError("broken_off", String(failure.message));
   } finally {
     reader.cancel().catch(() => {});
   }

@@ -24,9 +24,13 @@ export async function chooseFormat() {
 
 /** Let the browser load its Opus decoder, which takes it a third of a second the first time. */
 export async function warmUp() {
-  const decoder = new OpusDecoder({ pre_skip: 0 }, () => {});
-  decoder.push({ position: 0, samples: 480, payload: SILENCE });
-  await decoder.finish().catch(() => {});
+  try {
+    const decoder = new OpusDecoder({ pre_skip: 0 }, () => {});
+    decoder.push({ position: 0, samples: 480, payload: SILENCE });
+    await decoder.finish();
+  } catch {
+    // Turns say so when they cannot be decoded.
+  }
 }
 
 /** A decoder for one turn in `format`; `onSamples` gets the samples in order. */

@@ -46,7 +46,7 @@ export interface Word {
   end: number;
   startSample: number;
   endSample: number;
-  /** False while the piece is still being made and the time is a guess. */
+  /** False while the server has not told the time and it is a guess. */
   exact: boolean;
 }
 
@@ -295,7 +295,7 @@ export interface Cue {
 export function parseSubtitles(source: string): Cue[];
 
 export class ChatError extends Error {
-  readonly code: "unreachable" | "refused" | "not_found" | "failed" | "unexpected";
+  readonly code: "unreachable" | "refused" | "not_found" | "failed" | "unexpected" | "broken_off";
   readonly detail: string;
 }
 export function chatTokens(

@@ -22,7 +22,7 @@ export class Link {
    * @param {{onMessage, onPacket, onState, onWire}} handlers
    */
   constructor(base, start, handlers) {
-    this.url = streamUrl(base);
+    this.base = base;
     this.start = start;
     this.handlers = handlers;
     this.state = "connecting"; // what is sent before `open` waits too
@@ -78,7 +78,9 @@ export class Link {
   connect() {
     clearTimeout(this.retry);
     this.retry = null;
-    const socket = new WebSocket(this.url);
+    // All connections of a session bear one name, by which a load balancer finds its server again.
+    if (!this.token) this.route = randomName();
+    const socket = new WebSocket(`${streamUrl(this.base)}?route=${this.route}`);
     socket.binaryType = "arraybuffer";
     this.drop();
     this.socket = socket;
@@ -241,4 +243,9 @@ export class Link {
     if (silent > SILENCE_MS) this.lost(1006, "", this.socket);
     else if (silent > HEARTBEAT_MS / 2) this.write({ type: "ping", id: PING_ID });
   }
+}
+
+// `crypto.randomUUID` is for secure contexts alone.
+function randomName() {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

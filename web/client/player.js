@@ -202,8 +202,9 @@ export class Player extends EventTarget {
 
   /** Try to be heard again: after sleep, a call, or another output device. */
   async recover() {
-    if (!this.context || this.state === "locked" || this.resting) return;
-    if (this.context.state === "closed") await this.rebuild();
+    if (this.state === "locked" || this.resting) return;
+    if (!this.context) await this.renew();
+    else if (this.context.state === "closed") await this.rebuild();
     else if (this.context.state !== "running") await this.context.resume().catch(() => {});
     this.changed();
   }
@@ -223,8 +224,8 @@ export class Player extends EventTarget {
   // A context whose clock stands still while there is something to play has lost its device.
   watch() {
     if (this.resting) return;
-    if (this.state !== "running" || !this.kept.length) {
-      if (this.state === "interrupted") this.recover();
+    if (!this.context || this.state !== "running" || !this.kept.length) {
+      if (!this.context || this.state === "interrupted") this.recover();
       else if (this.state === "running" && performance.now() - this.moved.at > REST_MS) this.rest();
       return;
     }
@@ -241,9 +242,18 @@ export class Player extends EventTarget {
     this.context = this.node = null;
     context.close().catch(() => {});
     this.reports = [];
-    await this.prepare();
-    await this.context.resume().catch(() => {});
+    await this.renew();
     this.changed();
+  }
+
+  // The worklet's file may be out of reach just then: `watch` tries again.
+  async renew() {
+    try {
+      await this.prepare();
+      await this.context.resume();
+    } catch {
+      this.changed();
+    }
   }
 
   async close() {

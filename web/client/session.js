@@ -55,8 +55,12 @@ export class VoiceSession extends EventTarget {
     });
   }
 
-  /** Choose the format and connect; returns at once after that. */
-  async open() {
+  /** Choose the format and connect; returns at once after that. A second call does no more. */
+  open() {
+    return (this.opening ??= this.connect());
+  }
+
+  async connect() {
     this.format = this.wanted.format === "auto" ? await chooseFormat() : this.wanted.format;
     if (this.format === "opus") warmUp();
     // It may have been closed meanwhile.
@@ -65,7 +69,8 @@ export class VoiceSession extends EventTarget {
 
   async fields() {
     const token = await this.accessToken?.();
-    return { ...this.wanted, format: this.format, ...(token && { access_token: token }) };
+    const fields = { early_words: true, ...this.wanted, format: this.format };
+    return { ...fields, ...(token && { access_token: token }) };
   }
 
   get state() {

@@ -1,16 +1,19 @@
-// When each word of a turn is heard. Exact once the server has told the words of a piece; until
-// then, while the piece is still being made, reckoned from the pace of the turn so far.
+// When each word of a turn is heard. Exact once the server has told it, which it does while the piece
+// is still being made; words beyond those are reckoned from the pace of the turn so far.
 
 import { SAMPLE_RATE } from "./protocol.js";
 
-const WORD = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}]|[\p{L}\p{N}][\p{L}\p{M}\p{N}'’.-]*/gu;
+const WORD = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}]|[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}'’.-]*[\p{L}\p{M}\p{N}])?/gu;
 const HAN_WEIGHT = 3;
 const DIGIT_WEIGHT = 4;
 const SAMPLES_PER_LETTER = 0.066 * SAMPLE_RATE;
+const ONSET = 0.02 * SAMPLE_RATE; // from the first sound of a piece to its first word
+const BETWEEN = 0.6; // what a word takes beside its letters
+const TELLING = 3; // letters from which on a pace says something
 
 function weight(word) {
   if (/^[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}]$/u.test(word)) return HAN_WEIGHT;
-  return [...word].reduce((sum, letter) => sum + (/\p{N}/u.test(letter) ? DIGIT_WEIGHT : 1), 1);
+  return [...word].reduce((sum, letter) => sum + (/\p{N}/u.test(letter) ? DIGIT_WEIGHT : 1), BETWEEN);
 }
 
 export class WordTrack {
@@ -18,49 +21,55 @@ export class WordTrack {
     this.words = [];
     this.pieces = new Map();
     this.pace = SAMPLES_PER_LETTER;
+    this.onset = ONSET;
   }
 
   /** Take a `caption` message; offsets in the result are code points of the turn's text. */
   take(caption) {
-    const known = this.pieces.get(caption.piece);
-    if (known?.final) return;
-    const words = caption.words ?? (caption.final ? [] : this.guess(caption));
+    if (this.pieces.get(caption.piece)?.final) return;
     this.pieces.set(caption.piece, caption);
-    if (caption.final && caption.words?.length) this.learn(caption);
-    const kept = this.words.filter((word) => word.piece !== caption.piece);
-    const told = words.map((word) => ({
+    const told = caption.words ?? [];
+    this.learn(caption, told);
+    const guessed = caption.final ? [] : this.guess(caption, told.at(-1));
+    const words = [...told, ...guessed].map((word, i) => ({
       piece: caption.piece,
       start: word.start,
       end: word.end,
       startSample: word.start_sample,
       endSample: word.end_sample,
-      exact: caption.final,
+      exact: i < told.length,
     }));
-    this.words = [...kept, ...told].sort((a, b) => a.startSample - b.startSample);
+    const kept = this.words.filter((word) => word.piece !== caption.piece);
+    this.words = [...kept, ...words].sort((a, b) => a.startSample - b.startSample);
   }
 
-  guess(caption) {
-    let at = caption.start_sample;
+  // The words of a piece after the last one that was told.
+  guess(caption, last) {
+    let at = last?.end_sample ?? Math.round(caption.start_sample + this.onset);
     let points = 0;
     let units = 0;
     const words = [];
     for (const { 0: word, index } of caption.text.matchAll(WORD)) {
       points += [...caption.text.slice(units, index)].length;
-      const length = [...word].length;
-      const samples = Math.round(weight(word) * this.pace);
       const start = caption.start + points;
-      words.push({ start, end: start + length, start_sample: at, end_sample: at + samples });
-      at += samples;
-      points += length;
+      const end = start + [...word].length;
+      points = end - caption.start;
       units = index + word.length;
+      if (start < (last?.end ?? 0)) continue;
+      const samples = Math.round(weight(word) * this.pace);
+      words.push({ start, end, start_sample: at, end_sample: at + samples });
+      at += samples;
     }
     return words;
   }
 
-  learn(caption) {
-    const total = [...caption.text.matchAll(WORD)].reduce((sum, [word]) => sum + weight(word), 0);
-    const samples = caption.end_sample - caption.start_sample;
-    if (total > 3 && samples > 0) this.pace = 0.5 * this.pace + 0.5 * (samples / total);
+  learn(caption, words) {
+    if (!words.length) return;
+    const onset = words[0].start_sample - caption.start_sample;
+    const total = words.reduce((sum, { text }) => sum + weight(text), 0);
+    const samples = words.at(-1).end_sample - words[0].start_sample;
+    if (caption.final && caption.estimated === undefined) this.onset = 0.5 * (this.onset + onset);
+    if (total > TELLING && samples > 0) this.pace = 0.5 * (this.pace + samples / total);
   }
 
   /** The index of the word that sounds at a sample, or of the one before; -1 before the first. */
