@@ -143,6 +143,8 @@ class VoiceClient:
         self._writable = asyncio.Event()
         self._synced = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
+        self._broken = False
+        """Whether the text of this turn raised something."""
 
     async def __aenter__(self) -> VoiceClient:
         """Raises `GatewayError`: `unreachable`, or the code with which the server refused."""
@@ -207,6 +209,7 @@ class VoiceClient:
         Leaving the iteration early (`aclose`) cancels the turn. Raises `GatewayError` when text is
         refused or the session ends, and what an iterator of text raises.
         """
+        self._broken = False
         self._writer = writer = asyncio.create_task(self._write(text))
         turn: int | None = None
         over = False
@@ -218,13 +221,17 @@ class VoiceClient:
                 elif isinstance(event, Error) and event.turn is None:
                     if event.code not in ("no_turn", "draining"):
                         raise _refusal(event)
-                    # A cancel that came too late belongs to the turn before.
-                    over = turn is None and event.code == "no_turn" and event.request != _CANCEL
+                    # A cancel that came too late belongs to the turn before; that of a text which
+                    # broke before it began ends this one.
+                    ours = event.request != _CANCEL or self._broken
+                    over = turn is None and event.code == "no_turn" and ours
                 if turn is None or getattr(event, "turn", None) != turn:
                     continue
                 over = isinstance(event, TurnDone | TurnCancelled)
                 yield event
-            if writer.done() and not writer.cancelled():
+            if self._broken:
+                await writer
+            elif writer.done() and not writer.cancelled():
                 writer.result()
         finally:
             await self._stop_writing()
@@ -265,6 +272,7 @@ class VoiceClient:
         try:
             await self._write_parts(_parts(text, size), budget)
         except Exception:
+            self._broken = True
             await self.send(_CANCEL)
             raise
         await self.send("turn.end")
@@ -310,9 +318,18 @@ def read_message(raw: str) -> ServerMessage | None:
 
 
 def stream_url(url: str) -> str:
-    """The WebSocket URL for a server given as http(s) or ws(s), with or without the path."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    """The WebSocket URL for a server given as http(s) or ws(s), with or without the path.
+
+    Raises `GatewayError`: `bad_url`.
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme) if usable else ""
+    if scheme not in ("ws", "wss"):
+        raise GatewayError("bad_url", f"{url!r} is no address; use one like http://HOST:8080.")
     path = parts.path if parts.path.strip("/") else protocol.PATH
     return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
 

@@ -97,8 +97,10 @@ def choose_output(arguments: Namespace) -> Output:
     if target is None:
         return speaker_output(" Write a file with -o out.ogg, or:")
     if target == "-":
-        if sys.stdout.isatty():
-            raise CommandError("Standard output is a terminal: redirect it, or use -o FILE.", 2)
+        if sys.stdout is None or sys.stdout.isatty():
+            raise CommandError(
+                "Standard output is closed or is a terminal: redirect it, or use -o FILE.", 2
+            )
         file = sys.stdout.buffer
         _require_encoder(arguments.format)
         return Output(arguments.format or "ogg", False, lambda: contextlib.nullcontext(file))

@@ -69,7 +69,15 @@ def run(arguments: Namespace) -> int:
 
 def read_text(arguments: Namespace) -> Text:
     if arguments.text not in (None, "-"):
-        return str(arguments.text)
+        text = str(arguments.text)
+        try:
+            text.encode()
+        except UnicodeEncodeError as broken:
+            raise CommandError(f"The text is not UTF-8: {broken}.", 2) from broken
+        return text
+    # Nobody's: it was closed by whoever called.
+    if sys.stdin is None:
+        raise CommandError(f'There is no standard input; {command()} say "Hello, world."', 2)
     if arguments.text is None and sys.stdin.isatty():
         raise CommandError(f'Say what?  {command()} say "Hello, world."', code=2)
     return standard_input()

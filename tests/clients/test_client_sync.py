@@ -116,6 +116,28 @@ async def test_what_the_text_raises_is_raised(run: Run) -> None:
             await asyncio.to_thread(speak)
 
 
+@pytest.mark.parametrize("text", [iter(["bad \udcff"]), "bad \udcff"])
+async def test_text_that_breaks_before_it_began_is_raised(run: Run, text: object) -> None:
+    async with run() as running:
+
+        def speak() -> list[object]:
+            with SyncVoiceClient(running.url) as client:
+                with pytest.raises(TypeError, match="UTF-8"):
+                    list(client.speak(text))  # type: ignore[arg-type]
+                return list(client.speak("And again."))
+
+        async with asyncio.timeout(20):
+            events = await asyncio.to_thread(speak)
+    assert isinstance(events[-1], TurnDone)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://127.0.0.1:99999", "http://[::1", ""])
+def test_what_is_no_address_is_told(url: str) -> None:
+    with pytest.raises(GatewayError) as refused, SyncVoiceClient(url):
+        pass
+    assert refused.value.code == "bad_url"
+
+
 async def test_refusals_are_raised(run: Run, unused_tcp_port: int) -> None:
     def enter(url: str, **options: object) -> str:
         with pytest.raises(GatewayError) as refused, SyncVoiceClient(url, **options):

@@ -295,6 +295,30 @@ def test_no_audio_into_a_terminal(
     assert "is a terminal" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("printf '\\377\\376' | {say} - -o {out} --url {url}", "not UTF-8"),
+        ("{say} $'bad \\xff' -o {out} --url {url}", "not UTF-8"),
+        ("{say} - -o {out} --url {url} <&-", "no standard input"),
+        ("{say} Hi. -o - --url {url} >&-", "use -o FILE"),
+        ("{say} Hi. -o {out} --url ftp://x", "bad_url"),
+        ("{say} Hi. -o {out} --url http://127.0.0.1:99999", "bad_url"),
+    ],
+)
+def test_what_cannot_be_is_told_and_nothing_hangs(
+    url: str, tmp_path: Path, command: str, told: str
+) -> None:
+    say = f"{sys.executable} -m gateway.cli say"
+    line = command.format(say=say, out=tmp_path / "out.ogg", url=url)
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode in (1, 2)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("feed", "size"), [("wav", 44), ("raw", 0)])
 def test_say_plays(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feed: str, size: int
