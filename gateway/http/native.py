@@ -56,7 +56,7 @@ def error_body(failure: GatewayError) -> dict[str, Any]:
     body = {
         "code": failure.code,
         "message": failure.message,
-        "hint": kind.hint if kind else None,
+        "hint": kind.hint if kind else _HINTS.get(failure.code),
         "field": failure.field,
         "available": failure.available,
         "retry_after_ms": failure.retry_after_ms,
@@ -72,6 +72,17 @@ def error_reply(failure: GatewayError) -> Response:
     )
 
 
+_HINTS = {
+    "not_acceptable": "Ask for one of `available`.",
+    "unknown_url": "GET /openapi.json lists every path.",
+    "method_not_allowed": "See `Allow`.",
+    "unknown_job": "Make another with POST /batch_tts.",
+    "unknown_task": "Tasks count from 0; see the job.",
+    "not_ready": "Ask again, or follow the job's events.",
+    "unknown_parameter": "Leave it out; GET /openapi.json lists the fields.",
+    "unsupported_emotion": "Choose one of `available`.",
+}
+"""What to do about refusals that the WebSocket does not have."""
 _STATUS = {"not_acceptable": 406, "unknown_job": 404, "unknown_task": 404, "not_ready": 409}
 _STATUS |= {"job_expired": 410, "too_many_jobs": 429, "text_too_long": 413, "storage_full": 507}
 

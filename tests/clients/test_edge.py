@@ -49,6 +49,8 @@ async def test_what_is_not_there_is_told_in_the_shape_of_its_api(
         answer = await http.request(method, path)
     assert answer.status_code == status
     assert code_of(answer, shape) == {404: "unknown_url", 405: "method_not_allowed"}[status]
+    if shape == NATIVE:
+        assert answer.json()["hint"]
     if status == 405:
         assert answer.headers["allow"]
         assert method not in answer.headers["allow"].split(", ")
