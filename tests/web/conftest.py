@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Route, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -62,6 +62,12 @@ def keyed(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield f"http://127.0.0.1:{port}", key[0]
 
 
+def _late(route: Route) -> None:
+    """An answer that takes its time."""
+    route.request.frame.page.wait_for_timeout(300)
+    route.continue_()
+
+
 @pytest.fixture
 def page_at(browser: Browser) -> Iterator[Open]:
     """Opens the page and waits until it is connected; no script error and no breach of its policy
@@ -69,12 +75,16 @@ def page_at(browser: Browser) -> Iterator[Open]:
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def open_page(url: str, *, script: str = "", connected: bool = True, **options: object) -> Page:
+    def open_page(
+        url: str, *, script: str = "", slow: str = "", connected: bool = True, **options: object
+    ) -> Page:
         context = browser.new_context(**{"locale": "en-US", **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.add_init_script(PROBES + script)
+        if slow:
+            page.route(slow, _late)
         page.goto(url)
         if connected:
             page.locator('#link[data-state="open"]').wait_for()

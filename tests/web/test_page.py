@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from chat_endpoint import chat_endpoint
 from conftest import Open
 from cuttable import cuttable
 from playwright.sync_api import Page
+
+from gateway.errors import ERRORS
 
 pytestmark = pytest.mark.browser
 
@@ -48,6 +52,8 @@ def test_every_key_goes_out_live(page_at: Open, scripted: str) -> None:
     page.keyboard.type("Hi, you. 你好")
     assert [message["text"] for message in sent(page, "text.append")] == list("Hi, you. 你好")
     assert sent(page, "turn.end") == []
+    # A sentence is spoken while the next one is still being typed.
+    until(page, f"() => {SAID} > 2")
     # What is sent may be said already.
     page.keyboard.press("Backspace")
     assert page.input_value("#text") == "Hi, you. 你好"
@@ -136,6 +142,30 @@ def test_a_subtitle_file_is_read_in_its_time(page_at: Open, scripted: str, tmp_p
     assert times[1] - times[0] == pytest.approx(1500, abs=400)
     until(page, HEARD)
     assert page.text_content(".heard") == "One short.\nTwo short.\n"
+
+
+DROP = """([name, text]) => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], name));
+  const over = () => document.querySelectorAll(".over").length;
+  const event = (type) => document.getElementById("turns").dispatchEvent(
+    new DragEvent(type, { dataTransfer: files, bubbles: true, cancelable: true }));
+  event("dragover");
+  const shown = over();
+  event("drop");
+  return [shown, over()];
+}"""
+
+
+def test_a_file_may_be_dropped_anywhere(page_at: Open, scripted: str) -> None:
+    page = page_at(scripted)
+    vtt = "WEBVTT\n\n00:00.000 --> 00:01.000\nOne short.\n"
+    assert page.evaluate(DROP, ["talk.vtt", vtt]) == [2, 0]
+    page.locator("#drop-text", has_text="talk.vtt: 1").wait_for()
+    assert page.get_attribute("#mode-captions", "aria-selected") == "true"
+    page.click("#speak")
+    until(page, HEARD)
+    assert page.text_content(".heard") == "One short.\n"
 
 
 def test_a_file_that_is_none_is_refused(page_at: Open, scripted: str, tmp_path: Path) -> None:
@@ -238,9 +268,47 @@ def test_the_sound_comes_back_with_nothing_lost(page_at: Open, scripted: str) ->
     assert page.evaluate("() => voxgate.player.context.state") == "running"
 
 
+def test_the_sound_comes_back_once_the_server_does(page_at: Open, scripted: str) -> None:
+    """A device that goes away while the worklet's file cannot be had either."""
+    with cuttable(scripted) as proxy:
+        page = page_at(proxy.url)
+        say(page, "A long tone.")
+        until(page, "() => document.querySelector('.turn').dataset.state === 'done'")
+        proxy.away = True
+        proxy.cut()
+        page.evaluate("() => voxgate.player.rebuild()")
+        assert page.evaluate("() => voxgate.player.state") == "interrupted"
+        proxy.away = False
+        until(page, HEARD, seconds=15)
+        assert page.text_content(".heard") == "A long tone."
+
+
+def test_a_tab_that_was_frozen_goes_on(page_at: Open, scripted: str) -> None:
+    """As phones and laptops do with pages out of sight: no timer, no message, nothing runs."""
+    page = page_at(scripted)
+    devtools = page.context.new_cdp_session(page)
+    say(page, "A long tone. And one more.")
+    until(page, "() => voxgate.talk.position()?.sample > 12000")
+    devtools.send("Page.setWebLifecycleState", {"state": "frozen"})
+    time.sleep(1.5)
+    devtools.send("Page.setWebLifecycleState", {"state": "active"})
+    until(page, HEARD)
+    assert page.text_content(".heard") == "A long tone. And one more."
+    assert page.evaluate("() => voxgate.player.state") == "running"
+
+
 # -- connections ----------------------------------------------------------------------------------
 
 
+SOCKETS = """
+globalThis.sockets = [];
+globalThis.WebSocket = class extends WebSocket {
+  constructor(url) {
+    super(url);
+    sockets.push(url);
+  }
+};
+"""
 CONTIGUOUS = """() => {
   globalThis.gaps = [];
   let expected = 0;
@@ -253,7 +321,7 @@ CONTIGUOUS = """() => {
 
 def test_a_cut_connection_loses_and_repeats_nothing(page_at: Open, scripted: str) -> None:
     with cuttable(scripted) as proxy:
-        page = page_at(proxy.url)
+        page = page_at(proxy.url, script=SOCKETS)
         page.evaluate(CONTIGUOUS)
         text = "A long tone. " + "And some more. " * 3
         say(page, text)
@@ -266,6 +334,11 @@ def test_a_cut_connection_loses_and_repeats_nothing(page_at: Open, scripted: str
         assert page.evaluate("() => gaps") == []
         assert page.text_content(".heard") == text
         assert page.text_content("#resumes") == "3"
+        # A load balancer finds the session's server by it.
+        urls = page.evaluate("() => sockets")
+        assert len(urls) == 4
+        assert re.search(r"/v1/stream\?route=\w{16,}$", urls[0])
+        assert len(set(urls)) == 1
 
 
 def test_text_typed_without_a_connection_is_said_once(page_at: Open, scripted: str) -> None:
@@ -347,6 +420,34 @@ def test_choices_are_kept(page_at: Open, scripted: str) -> None:
     assert "Bao" in (page.text_content(".turn .meta") or "")
 
 
+def test_a_browser_that_keeps_nothing_is_enough(page_at: Open, scripted: str) -> None:
+    page = page_at(
+        scripted,
+        script="""for (const name of ["localStorage", "sessionStorage"]) {
+          const refuse = () => { throw new DOMException("no", "SecurityError"); };
+          Object.defineProperty(globalThis, name, { get: refuse });
+        }""",
+    )
+    page.click("#theme")
+    page.click("#language")
+    page.check('input[value="bao"]')
+    say(page, "One short.")
+    until(page, HEARD)
+
+
+def test_format_and_bit_rate_are_those_chosen(page_at: Open, scripted: str) -> None:
+    page = page_at(scripted, script=WATCH_WIRE)
+    page.select_option("#bitrate", "96000")
+    until(page, "() => probes.wire.some(([, each]) => each.bitrate === 96000)")
+    page.select_option("#format", "pcm_s16le")
+    until(page, "() => document.getElementById('decoder').textContent === 'PCM'")
+    started = sent(page, "session.start")
+    assert [(each["format"], each["bitrate"]) for each in started[-2:]] == [
+        ("opus", 96_000), ("pcm_s16le", 96_000),
+    ]  # fmt: skip
+    assert page.is_disabled("#bitrate")
+
+
 def test_a_voice_is_previewed_beside_the_conversation(page_at: Open, scripted: str) -> None:
     page = page_at(scripted)
     page.click('.preview[data-voice="ann"]')
@@ -354,6 +455,101 @@ def test_a_voice_is_previewed_beside_the_conversation(page_at: Open, scripted: s
     until(page, "() => voxgate.player.analyser && probes.band(100, 3000) > 0.5")
     until(page, "() => !document.querySelector('.preview[aria-pressed]')")
     assert page.locator(".turn").count() == 0
+
+
+MARKS = """() => {
+  const canvas = document.getElementById("wave");
+  const { width, height } = canvas;
+  const probe = document.createElement("i");
+  probe.style.color = "var(--cut)";
+  document.body.append(probe);
+  const cut = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+  const pixels = canvas.getContext("2d").getImageData(0, 1, width, 1).data;
+  const found = [];
+  for (let x = 0; x < width; x += 1) {
+    if (cut.every((value, i) => Math.abs(pixels[4 * x + i] - value) < 3)) found.push(x / width);
+  }
+  return [cut, found];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_cuts_are_marked_on_the_waveform(page_at: Open, scripted: str, scheme: str) -> None:
+    page = page_at(scripted, color_scheme=scheme, viewport={"width": 1280, "height": 800})
+    say(page, "One tone is here. And another one.")
+    until(page, HEARD)
+    colour, found = page.evaluate(MARKS)
+    assert colour == ([201, 121, 26] if scheme == "light" else [233, 161, 59])
+    turn = page.evaluate(
+        "async () => { const { wave } = voxgate; const { turn } = wave;"
+        " return [turn.cues[1].start_sample, Math.max(96000, turn.peaks.length * 480)]; }"
+    )
+    assert found, "no mark"
+    assert found[0] == pytest.approx(turn[0] / turn[1], abs=0.005)
+    assert max(found) - min(found) < 0.01
+
+
+def test_figures_are_those_of_the_server_and_the_turn(page_at: Open, scripted: str) -> None:
+    page = page_at(scripted)
+    for _ in range(2):
+        say(page, "One short.")
+        until(page, HEARD)
+    packet, sound = (
+        int((page.text_content(at) or "").removesuffix(" ms"))
+        for at in ("#first-packet", "#first-sound")
+    )
+    assert 0 < packet < sound < 3000
+    until(page, "() => Number(document.getElementById('sessions').textContent) >= 1")
+    assert "2 turns" in (page.get_attribute("#history", "aria-label") or "")
+    assert "0 gaps" in (page.get_attribute("#strip", "aria-label") or "")
+    painted = """(id) => {
+      const canvas = document.getElementById(id);
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return new Set(new Uint32Array(data.buffer)).size;
+    }"""
+    assert page.evaluate(painted, "strip") > 3
+    assert page.evaluate(painted, "history") > 3
+
+
+DRAWN = """async () => {
+  let times = 0;
+  const { clearRect } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.clearRect = function (...at) {
+    if (this.canvas.id === "wave") times += 1;
+    return clearRect.apply(this, at);
+  };
+  await new Promise((done) => setTimeout(done, 1200));
+  return times;
+}"""
+
+
+def test_who_wants_less_motion_gets_less(page_at: Open, scripted: str) -> None:
+    drawn = []
+    for motion in ("no-preference", "reduce"):
+        page = page_at(scripted, reduced_motion=motion)
+        say(page, "A long tone.")
+        until(page, "() => voxgate.talk.position()?.sample > 4800")
+        drawn.append(page.evaluate(DRAWN))
+    assert drawn[0] > 8
+    assert drawn[1] <= 4
+    moving = "() => [...document.querySelectorAll('*')].filter((each) =>"
+    moving += " getComputedStyle(each).transitionDuration !== '0s').length"
+    assert page.evaluate(moving) == 0
+
+
+# What only a client with a fault of its own is told.
+_FAULTS = {
+    "already_started", "bad_field", "bad_json", "binary_not_accepted", "no_tokens", "no_turn",
+    "not_started", "replay_gap", "session_ending", "session_expired", "start_timeout",
+    "too_many_flushes", "unknown_format", "unknown_session", "unknown_type",
+}  # fmt: skip
+
+
+def test_errors_say_what_to_do_in_chinese_too(page_at: Open, scripted: str) -> None:
+    page = page_at(scripted)
+    keys = page.evaluate("async () => Object.keys((await import('/app/strings.js')).STRINGS.zh)")
+    told = {key.removeprefix("error_") for key in keys if key.startswith("error_")}
+    assert set(ERRORS) - _FAULTS <= told
 
 
 def test_the_wire_is_shown_without_secrets(page_at: Open, scripted: str) -> None:
