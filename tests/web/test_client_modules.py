@@ -145,6 +145,38 @@ def test_code_points(module_page: Page) -> None:
     assert units == [len(text[:end].encode("utf-16-le")) // 2 for end in range(len(text) + 1)]
 
 
+WORDS = """async (captions) => {
+  const { WordTrack } = await import("/client/index.js");
+  const track = new WordTrack();
+  return captions.map((caption) => {
+    track.take(caption);
+    return track.words.map((word) => [word.start, word.end, word.startSample, word.exact]);
+  });
+}"""
+
+
+def test_words_told_early_are_exact_and_the_others_follow_them(module_page: Page) -> None:
+    caption = {"piece": 0, "text": "We 𠮷 walked on.", "start": 10, "start_sample": 1000}
+    first = {"text": "We", "start": 10, "end": 12, "start_sample": 1500, "end_sample": 5000}
+    second = {"text": "𠮷", "start": 13, "end": 14, "start_sample": 5200, "end_sample": 9000}
+    begun, early, more = module_page.evaluate(
+        WORDS,
+        [
+            {**caption, "final": False},
+            {**caption, "final": False, "words": [first]},
+            {**caption, "final": False, "words": [first, second]},
+        ],
+    )
+    assert [word[:2] for word in begun] == [[10, 12], [13, 14], [15, 21], [22, 24]]
+    assert begun[0][2] == pytest.approx(1000, abs=1000)
+    assert [word[3] for word in begun] == [False] * 4
+    assert [word[2] for word in early[:2]] == [1500, 5000]
+    assert [word[3] for word in early] == [True, False, False, False]
+    assert [word[2] for word in more[:3]] == [1500, 5200, 9000]
+    assert [word[3] for word in more] == [True, True, False, False]
+    assert [word[:2] for word in more] == [word[:2] for word in begun]
+
+
 @pytest.mark.parametrize(("name", "encode"), [("mulaw", mu_law), ("alaw", a_law)])
 def test_telephone_samples_are_decoded(module_page: Page, name: str, encode: Any) -> None:
     samples = (9000 * np.sin(np.arange(800) / 5)).astype(np.int16)
