@@ -16,13 +16,23 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "be
 SHORT = "Two short. One short."
 
 
+AXE = Axe().axe_script
+
+
 def objections(page: Page) -> list[str]:
-    found = Axe().run(page, options=RULES).response["violations"]
-    return [
-        f"{each['id']}: {node['html'][:160]} {node['failureSummary']}"
-        for each in found
-        for node in each["nodes"]
-    ]
+    """Of axe-core, in both languages of the interface."""
+    if not page.evaluate("() => 'axe' in globalThis"):
+        page.evaluate(AXE)
+    found = []
+    for _ in range(2):
+        result = page.evaluate("(options) => axe.run(options)", RULES)
+        found += [
+            f"{each['id']}: {node['html'][:160]} {node['failureSummary']}"
+            for each in result["violations"]
+            for node in each["nodes"]
+        ]
+        page.evaluate("() => document.getElementById('language').click()")
+    return found
 
 
 def say(page: Page, text: str) -> None:
@@ -30,7 +40,8 @@ def say(page: Page, text: str) -> None:
     page.press("#text", "Enter")
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", DESKTOP), ("dark", PHONE)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_axe_has_no_objection(
     page_at: Open, scripted: str, scheme: str, size: dict[str, int]
 ) -> None:
@@ -52,7 +63,6 @@ def test_axe_has_no_objection(
         page.click("#open-setup")
         assert objections(page) == []
         page.click("#open-meters")
-    page.click("#language")
     assert objections(page) == []
 
 
@@ -66,12 +76,19 @@ def test_it_is_one_screen_and_nothing_jumps(
       if (!entry.hadRecentInput) shifted += entry.value;
     })).observe({ type: "layout-shift", buffered: true });
     """
-    page = page_at(scripted, viewport=size, script=shifts)
-    page.wait_for_timeout(300)
+    page = page_at(scripted, viewport=size, script=shifts, slow="**/{metrics,v1/voices}")
+    until(page, "() => document.querySelector('.voice:nth-child(2) small').textContent")
+    until(page, "() => document.getElementById('sessions').textContent !== '–'")
+    page.wait_for_timeout(100)
     fits = """() => [document.documentElement.scrollHeight <= innerHeight,
                      document.documentElement.scrollWidth <= innerWidth]"""
     assert page.evaluate(fits) == [True, True]
-    assert page.evaluate("() => shifted") < 0.02
+    assert page.evaluate("() => shifted") == 0
+    # Nor the second time, when more of it is known from the start.
+    page.reload()
+    page.locator('#link[data-state="open"]').wait_for()
+    page.wait_for_timeout(500)
+    assert page.evaluate("() => shifted") == 0
     for name in ("#text", "#speak", "#stop"):
         box = page.locator(name).bounding_box()
         assert box is not None
@@ -91,6 +108,23 @@ def test_everything_is_reached_by_keyboard(page_at: Open, scripted: str) -> None
     page.keyboard.press("ArrowRight")
     assert page.evaluate("() => document.activeElement.id") == "mode-live"
     assert page.get_attribute("#mode-live", "aria-selected") == "true"
+
+
+def test_sheets_of_a_phone_open_and_close_by_keyboard(page_at: Open, scripted: str) -> None:
+    page = page_at(scripted, viewport=PHONE)
+    for name, inside in (("setup", "voice"), ("meters", None)):
+        page.focus(f"#open-{name}")
+        page.keyboard.press("Enter")
+        assert page.locator(f"#{name}").is_visible()
+        if inside is not None:
+            names = set()
+            for _ in range(12):
+                page.keyboard.press("Tab")
+                names.add(page.evaluate("() => document.activeElement.name"))
+            assert inside in names
+        page.keyboard.press("Escape")
+        page.locator(f"#{name}").wait_for(state="hidden")
+        assert page.get_attribute(f"#open-{name}", "aria-expanded") == "false"
 
 
 def test_screen_readers_are_told_after_the_speech(page_at: Open, scripted: str) -> None:
