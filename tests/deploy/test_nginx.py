@@ -337,9 +337,10 @@ async def test_a_gateway_that_hangs_is_taken_out_and_let_back(tools: Path, folde
         place.gateways[0].signal(signal.SIGSTOP)
         await taken_out(upstream, 0, out=True)
         async with asyncio.timeout(30):
-            for _, done, _ in await asyncio.gather(
-                *(speak(place.url, "A word.") for _ in range(6))
-            ):
+            # nginx takes a moment to read what was written.
+            await asyncio.sleep(1)
+            for _ in range(6):
+                _, done, _ = await speak(place.url, "A word.")
                 assert done is not None
         place.gateways[0].signal(signal.SIGCONT)
         await taken_out(upstream, 0, out=False)
