@@ -3,8 +3,8 @@
     python fuzz/run.py [TARGET ...] [--seconds 60] [--json docs/benchmarks/fuzz.json]
 
 Every target runs in a process of its own. What it finds is left in fuzz/findings; what it learnt,
-in fuzz/corpus, from where the next run goes on. Executions add up in the JSON file, target by target
-and day by day.
+in fuzz/corpus, from where the next run goes on. Executions add up in the JSON file, by target and
+by day.
 """
 
 from __future__ import annotations
