@@ -55,9 +55,14 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str]) -> Configu
 
 
 def read_file(path: Path) -> dict[str, object]:
-    """A TOML file of settings; tables only group them. Raises `SettingError`, `OSError`."""
+    """A TOML file of settings; tables only group them. Raises `SettingError`."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise SettingError(
+            f"The settings file {path} cannot be read: {failure.strerror}. Name another with "
+            f"--config or {FILE_VARIABLE}."
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
         raise SettingError(f"{path}: {failure}") from None
     kinds = {field.name: str(field.type) for field in fields(Settings)}

@@ -73,7 +73,8 @@ class Link:
         self._pings: deque[int] = deque()
 
     async def open(self) -> None:
-        """Raises `GatewayError`: why the server lets nobody in, or `unreachable`."""
+        """Raises `GatewayError`: why the server lets nobody in, `unreachable` or
+        `not_a_gateway`."""
         try:
             self._socket = await self._connect()
         except InvalidStatus as refusal:
@@ -203,7 +204,12 @@ def _refused(url: str, refusal: InvalidStatus) -> GatewayError:
         error = orjson.loads(refusal.response.body)
         return GatewayError(error["code"], error["message"], error.get("retry_after_ms"))
     except (ValueError, KeyError, TypeError):
-        return GatewayError("unreachable", f"{url}: {refusal}")
+        status = refusal.response.status_code
+        return GatewayError(
+            "not_a_gateway",
+            f"{url} answers with HTTP {status}, but not as a gateway does. Give the address alone, "
+            "as in ws://127.0.0.1:8080.",
+        )
 
 
 def _routed(url: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
@@ -215,8 +216,14 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and not value >= 0:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise SettingError(f"{field.name} is {value}; it must be a finite number.")
+            if isinstance(value, int | float) and value < 0:
                 raise SettingError(f"{field.name} is {value}; it cannot be negative.")
+        if self.port > 65535:
+            raise SettingError(
+                f"port is {self.port}; ports go up to 65535, and 0 takes a free one."
+            )
         if not 0 <= self.opus_complexity <= 10:
             raise SettingError(f"opus_complexity is {self.opus_complexity}; Opus has 0 to 10.")
         for kind in ("clause", "sentence", "paragraph"):

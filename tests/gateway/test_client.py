@@ -226,6 +226,20 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
     assert refused.value.code == "unreachable"
 
 
+async def test_a_server_that_is_no_gateway_is_told_from_none() -> None:
+    async def forbid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+        writer.close()
+
+    async with await asyncio.start_server(forbid, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(GatewayError, match="HTTP 403") as refused:
+            async with VoiceClient(f"http://127.0.0.1:{port}"):
+                pass
+    assert refused.value.code == "not_a_gateway"
+
+
 async def test_a_server_that_goes_away_is_told(run: Run) -> None:
     async with run() as running:
         async with running.client() as client:

@@ -56,6 +56,11 @@ class TestSources:
         with pytest.raises(SettingError, match=words):
             load({"config": write(tmp_path, text)}, {})
 
+    def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
+        for path in (tmp_path / "missing.toml", tmp_path):
+            with pytest.raises(SettingError, match=f"{path} cannot be read: .* --config"):
+                load({"config": path}, {})
+
     def test_a_variable_that_is_nearly_a_setting_is_told(self) -> None:
         with pytest.raises(SettingError, match="Do you mean VOXGATE_MAX_SESSIONS"):
             load({}, {"VOXGATE_MAX_SESSION": "1"})
