@@ -3,9 +3,9 @@
     breaker.py --upstream FILE --reload COMMAND http://gateway-1:8080 http://gateway-2:8080
 
 nginx by itself notices a gateway that refuses, not one that hangs or whose sessions fail. Every
-`--seconds` each gateway is asked for `/health/ready`, which speaks a word and tells when too many of
-the pieces asked for failed lately; after `--fall` failures in a row the upstream is
-written anew with that gateway `down` and nginx reloads, after `--rise` successes it comes back.
+`--seconds` each gateway is asked for `/health/ready`, which speaks a word and tells when too many
+of the pieces asked for failed lately; after `--fall` failures in a row the upstream is written anew
+with that gateway `down` and nginx reloads, after `--rise` successes it comes back.
 Connections that are open stay where they are. A gateway that drains is left in: it refuses new
 sessions itself, and those that lost their connection have to find it. Were all of them down, all
 stay. Standard library only.

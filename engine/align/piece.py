@@ -17,9 +17,9 @@ SETTLED = 16
 """Frames after which the end of a word is no longer revised."""
 LOTS = (32, 16)
 LARGER_LOT = 64
-"""Frames to hear at once: fewer cost as much. The first settle the first word, just before it is over
-for one who listens; later ones are larger, for by then the listener has so much in hand that their
-words still come in time."""
+"""Frames to hear at once: fewer cost as much. The first settle the first word, just before it is
+over for one who listens; later ones are larger, for by then the listener has so much in hand that
+their words still come in time."""
 
 
 class PieceAlignment:
