@@ -56,6 +56,8 @@ def fill(document: str, results: dict[str, Result]) -> str:
 def measured_on(result: Result) -> str:
     """One line: machine, versions, commit and date; and a warning when others were at work."""
     where = result["machine"]
+    if isinstance(where, str):
+        return f"*{where}*"
     flags = [flag for flag in ("amx_bf16", "avx512f", "avx2") if flag in where["flags"]]
     parts = [*where["gpus"]] or [f"{where['cores']} cores of {where['cpu']}", *flags[:1]]
     versions = result["versions"]

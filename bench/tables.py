@@ -383,6 +383,25 @@ def _hits(row: Result) -> str:
     return "" if rate is None else f"{rate:.1%}"
 
 
+def faults(result: Result) -> str:
+    """A result of `make chaos`, without what only its own page has room for."""
+    lines = [
+        "| fault | sessions | harmed | packets lost or twice | served again, s | memory, MiB"
+        " | descriptors |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for each in result["results"]:
+        told = f" ({', '.join(each['harmed_codes'])})" if each["harmed_codes"] else ""
+        grown = each["memory_growth_mib"], each["descriptor_growth"]
+        memory, descriptors = (f"{value:+g}" for value in grown) if any(grown) else ("", "")
+        lines.append(
+            f"| {each['what']} | {each['sessions']} | {each['harmed']}{told} "
+            f"| {each['packets_lost']} of {each['packets']:,} | {each['recovery_seconds']:g} "
+            f"| {memory} | {descriptors} |"
+        )
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[Result], str]] = {
     "load": load,
     "capacity": capacity,
@@ -398,5 +417,6 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "gpu-fleet": gpu_fleet,
     "overload": overload,
     "session-cost": session_cost,
+    "faults": faults,
 }
 """By the `kind` a result carries."""

@@ -137,7 +137,8 @@ async def main() -> int:
         results = [known[name] for name in FAULTS if name in known]
     machine = f"{os.cpu_count()} cores, {platform.platform()}"
     if arguments.json:
-        document = {"machine": machine, "results": [asdict(each) for each in results]}
+        rows = [asdict(each) for each in results]
+        document = {"kind": "faults", "machine": machine, "results": rows}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     if arguments.markdown:
         arguments.markdown.write_text(markdown(results, machine))
