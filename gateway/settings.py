@@ -216,8 +216,8 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise SettingError(f"{field.name} is {value}; it must be a finite number.")
+            if isinstance(value, float) and math.isnan(value):
+                raise SettingError(f"{field.name} is {value}, which is not a number.")
             if isinstance(value, int | float) and value < 0:
                 raise SettingError(f"{field.name} is {value}; it cannot be negative.")
         if self.port > 65535:

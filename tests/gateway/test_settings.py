@@ -30,7 +30,7 @@ def test_without_variables_the_defaults_hold() -> None:
         ({"VOXGATE_PORT": "80.5"}, "is not a whole number"),
         ({"VOXGATE_DRAIN_SECONDS": "soon"}, "is not a number"),
         ({"VOXGATE_DRAIN_SECONDS": "-1"}, "drain_seconds is -1.0; it cannot be negative"),
-        ({"VOXGATE_DRAIN_SECONDS": "nan"}, "must be a finite number"),
+        ({"VOXGATE_DRAIN_SECONDS": "nan"}, "is nan, which is not a number"),
         ({"VOXGATE_PORT": "99999"}, "ports go up to 65535"),
         ({"VOXGATE_INSECURE": "maybe"}, "is not true or false"),
         ({"VOXGATE_OPUS_COMPLEXITY": "11"}, "Opus has 0 to 10"),
