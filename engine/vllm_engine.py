@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 _CPU_KV_BYTES = 1 << 28
+_SHARED_MEMORY = Path("/dev/shm")
+_SHARED_MEMORY_BYTES = 1 << 22
+"""Semaphores and queues of an engine process take far less, but nothing goes without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,10 @@ def start(
 
     The engine is handed to `deliver` and not returned: while it starts, vLLM keeps exceptions whose
     tracebacks hold the frames of its callers, and with them what these return, for good.
+
+    Raises `OSError` where shared memory is full, and what vLLM raises.
     """
+    need_room(_SHARED_MEMORY)
     on_cpu = settings.device == "cpu"
     if on_cpu:
         launch.start_importing(compiled=settings.compiled)
@@ -131,6 +139,17 @@ def start(
             options["compilation_config"] = sizes
         args = AsyncEngineArgs(**{**options, **settings.vllm})
         deliver(AsyncLLM.from_engine_args(args, stat_loggers=[stat_logger]))
+
+
+def need_room(folder: Path) -> None:
+    """Raises `OSError` that says what to do when the file system of `folder` is nearly full."""
+    if folder.is_dir() and shutil.disk_usage(folder).free < _SHARED_MEMORY_BYTES:
+        raise OSError(
+            errno.ENOSPC,
+            f"Shared memory is full: the speech engine needs {_SHARED_MEMORY_BYTES >> 20} MiB free "
+            f"in {folder}. Remove what fills it, or give the container more "
+            "(docker run --shm-size 1g).",
+        )
 
 
 def stop(llm: AsyncLLM) -> None:
