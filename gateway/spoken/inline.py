@@ -210,6 +210,12 @@ def _emoji(scan: Scanner, index: int) -> int:
     return _say_apart(scan, name, index, emoji.end())
 
 
+def _escape(scan: Scanner, index: int) -> int:
+    sequence = scan.match(p.TERMINAL, index, _LONGEST_SEQUENCE)
+    return scan.drop(index, sequence.end() if sequence else index + 1)
+
+
+_LONGEST_SEQUENCE: Final = 40
 _COMMENT_END: Final = regex.compile(r"-->")
 _ELEMENT_ENDS: Final = {
     name: regex.compile(rf"</{name}\s*>", regex.IGNORECASE) for name in p.UNSPOKEN_ELEMENTS
@@ -218,6 +224,7 @@ _ELEMENT_ENDS: Final = {
 _READERS: Final[dict[str, Callable[[Scanner, int], int]]] = {
     "\n": _line_end,
     "\\": _backslash,
+    "\x1b": _escape,
     **dict.fromkeys("*_~", _emphasis),
     "`": _code_span,
     "$": _dollar,

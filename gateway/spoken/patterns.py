@@ -32,7 +32,7 @@ EMOJI: Final = regex.compile(
 # Where something other than plain text may begin. The class comes first, which lets the search
 # skip plain text fast; "h" and "w" count only where a link begins.
 SPECIAL: Final = re.compile(
-    rf"[\n\\*_~`<\[\]!&$|【hHwW\ud800-\udfff\ufe0f\u20e3{EMOJI_CLASS}]"
+    rf"[\n\x1b\\*_~`<\[\]!&$|【hHwW\ud800-\udfff\ufe0f\u20e3{EMOJI_CLASS}]"
     r"(?:(?<=[^hHwW])|(?<![A-Za-z0-9].)(?:(?<=[hH])(?=[tT]{2}[pP][sS]?://)"
     r"|(?<=[wW])(?=[wW]{2}\.[A-Za-z0-9])))"
 )
@@ -58,6 +58,8 @@ DEFINITION: Final = regex.compile(r"\[[^\[\]\n^][^\[\]\n]*\]:[ \t]+\S[^\n]*\n")
 BAR: Final = regex.compile(r"\|[ \t]*(?=[^ \t])")
 
 # In a line
+TERMINAL: Final = regex.compile(r"\x1b\[[0-?]*[ -/]*(?:[@-~]|(?=[^ -~]))")
+"""A control sequence of a terminal (ECMA-48), such as a colour, or one broken off."""
 RUN: Final = {char: regex.compile(rf"\{char}+(?=[^{char}])") for char in "*_~`"}
 CODE_SPAN: Final = (
     regex.compile(r"`([^`\n]+)`"),

@@ -324,3 +324,20 @@ def test_surrogate_halves_are_joined_before_markup_is_read() -> None:
     pieces = turn.feed("Hi \ud83d") + turn.feed("\ude00 you \udc00") + turn.finish()
     assert [piece.spoken for piece in pieces] == ["Hi grinning face you"]
     assert pieces[0].text == "Hi 😀 you \udc00"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("It is \x1b[31mred\x1b[0m now.", "It is red now."),
+        ("\x1b[1;38;5;196mAll of it.\x1b[m", "All of it."),
+        ("Gone\x1b[2K\x1b[?25l so.", "Gone so."),
+        ("Alone \x1bhere [1] and\x1b[31", "Alone here [1] and"),
+    ],
+)
+def test_control_sequences_of_a_terminal_are_not_said(written: str, said: str) -> None:
+    assert speak(written).text == said
+    turn = TurnText()
+    pieces = [piece for char in written for piece in turn.feed(char)] + turn.finish()
+    assert "".join(piece.text for piece in pieces) == written
+    assert " ".join(piece.spoken for piece in pieces) == said
