@@ -12,6 +12,10 @@ from gateway.http.health import json_response
 from gateway.transcript import Transcript
 
 _TEXTS = ("written", "spoken")
+_HINTS = {
+    "unknown_session": "Take the id of `session.started`, while the session lasts or soon after.",
+    "bad_field": "Correct the field; captions can be asked for again.",
+}
 
 
 def captions_response(transcript: Transcript | None, query: Mapping[str, str]) -> Response:
@@ -42,4 +46,4 @@ async def _in_turns(parts: Iterator[str]) -> AsyncIterator[str]:
 
 
 def _refused(status: int, code: str, message: str) -> Response:
-    return json_response(status, {"code": code, "message": message})
+    return json_response(status, {"code": code, "message": message, "hint": _HINTS[code]})

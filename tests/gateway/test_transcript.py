@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from itertools import pairwise
 
@@ -206,3 +207,4 @@ def test_no_such_session() -> None:
     response = captions_response(None, {})
     assert response.status_code == 404
     assert b"unknown_session" in bytes(response.body)
+    assert json.loads(bytes(response.body))["hint"]
