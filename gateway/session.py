@@ -28,6 +28,7 @@ from gateway.piece import Piece
 from gateway.protocol import Error, ProtocolError
 from gateway.resend import Resend
 from gateway.settings import Settings
+from gateway.telling import unclosed
 from gateway.timeline import Packet
 from gateway.transcript import Transcript
 from gateway.turn import Turn
@@ -364,7 +365,7 @@ class Session:
         turn = self._turns.open
         if turn is None:
             raise ProtocolError("no_turn", "No turn is open; `text.append` opens one.")
-        self._take_in(turn, turn.end(now), now)
+        self._end_turn(turn, now)
 
     def _on_cancel(self, message: protocol.TurnCancel, now: float) -> None:
         cuts = self._turns.cuts(message, now)
@@ -404,7 +405,7 @@ class Session:
             raise ProtocolError("too_many_turns")
         before = self._turns.open
         if before is not None:
-            self._take_in(before, before.end(now), now)
+            self._end_turn(before, now)
         return self._begin_turn()
 
     def _begin_turn(self) -> Turn:
@@ -414,6 +415,11 @@ class Session:
         self._observer.turn_started(turn.number)
         self._answers.tell(protocol.TurnStarted(turn=number, voice=turn.voicing.voice))
         return turn
+
+    def _end_turn(self, turn: Turn, now: float) -> None:
+        self._take_in(turn, turn.end(now), now)
+        if (opening := turn.unclosed) is not None:
+            self._answers.tell(unclosed(turn.number, opening))
 
     def _take_in(self, turn: Turn, pieces: list[Piece], now: float) -> None:
         if pieces and pieces[0].index == 0:
@@ -425,7 +431,7 @@ class Session:
         self._ending = close
         turn = self._turns.open
         if turn is not None:
-            self._take_in(turn, turn.end(now), now)
+            self._end_turn(turn, now)
 
     # -- answers ---------------------------------------------------------------------------------
 

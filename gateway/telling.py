@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.api import SAMPLE_RATE, SpeechError
+from engine.api import SAMPLE_RATE, SpeechError, describe
 from gateway.captions import Span, heard_until
 from gateway.characters import expected_seconds
 from gateway.errors import ERRORS
 from gateway.piece import Piece
-from gateway.protocol import Caption, Error
+from gateway.protocol import Caption, Error, Notice
+from gateway.spoken import Opening
 from gateway.wordtimes import told_words, word_times
 
 _NOT_YET = 2**62
@@ -86,6 +87,16 @@ def failure(turn: int, piece: Piece, error: SpeechError) -> Error:
         piece=piece.index,
         start=start,
         end=piece.end,
+    )
+
+
+def unclosed(turn: int, opening: Opening) -> Notice:
+    """Of a turn that ended inside an element of which nothing is spoken."""
+    return Notice(
+        code="unclosed",
+        message=f"{describe(opening.tag)} is never closed: nothing after it is spoken.",
+        turn=turn,
+        start=opening.start,
     )
 
 

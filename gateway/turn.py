@@ -20,6 +20,7 @@ from gateway.pauses import PAUSES, SHORTEST, Pauses, milliseconds
 from gateway.piece import Piece, State, Voicing
 from gateway.protocol import FlushDone, ServerMessage, TurnCancelled, TurnDone
 from gateway.runaway import GuardMaker, RunawayGuard
+from gateway.spoken import Opening
 from gateway.telling import caption, failure, heard_characters
 from gateway.timeline import Packet, Timeline
 
@@ -110,6 +111,11 @@ class Turn:
         pieces = self._add(self._text.finish(), now)
         self.ended = True
         return pieces
+
+    @property
+    def unclosed(self) -> Opening | None:
+        """What opened the element that the text is in, of which nothing is spoken."""
+        return self._text.unclosed
 
     @property
     def uncut(self) -> int:

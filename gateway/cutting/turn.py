@@ -11,7 +11,7 @@ from gateway.cutting.resting import WORD_SILENCE_S
 from gateway.cutting.splitter import Splitter
 from gateway.cutting.tape import Tape
 from gateway.cutting.units import HalfJoiner
-from gateway.spoken import Segment, Span, Spoken, SpokenFilter, SpokenSettings
+from gateway.spoken import Opening, Segment, Span, Spoken, SpokenFilter, SpokenSettings
 from gateway.spoken.mapped import Run
 from gateway.spoken.render import rendered
 
@@ -69,6 +69,11 @@ class TurnText:
     @lead.setter
     def lead(self, seconds: float | None) -> None:
         self._splitter.lead = seconds
+
+    @property
+    def unclosed(self) -> Opening | None:
+        """What opened the element that the text is in, of which nothing is spoken."""
+        return self._filter.unclosed
 
     def feed(self, text: str) -> list[TurnPiece]:
         """Take more text; give the pieces that are decided by now. Raises ValueError at the end."""

@@ -78,7 +78,10 @@ class SessionUpdated(ServerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(ServerMessage):
-    """A wish that this server cannot grant; the message it stood in was taken without it."""
+    """A message was taken, but not all of what it says has the effect its writer may expect.
+
+    `turn`, `start`: the text from there on is not spoken.
+    """
 
     type: ClassVar[str] = "warning"
     code: str
@@ -86,6 +89,8 @@ class Notice(ServerMessage):
     request: str | None = None
     field: str | None = None
     available: list[str] | None = None
+    turn: int | None = None
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 from gateway.spoken.filter import SpokenFilter, speak
 from gateway.spoken.lexicon import Lexicon, LexiconError, load_lexicon
 from gateway.spoken.mapped import Span, Spoken
-from gateway.spoken.scanner import Segment
+from gateway.spoken.scanner import Opening, Segment
 from gateway.spoken.settings import SpokenSettings
 
 __all__ = [
     "Lexicon",
     "LexiconError",
+    "Opening",
     "Segment",
     "Span",
     "Spoken",

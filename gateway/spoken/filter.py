@@ -11,7 +11,7 @@ from gateway.spoken.inline import read_sign
 from gateway.spoken.lines import code_line, line_opening
 from gateway.spoken.mapped import Run, Spoken
 from gateway.spoken.render import rendered
-from gateway.spoken.scanner import NeedMore, Scanner, Segment
+from gateway.spoken.scanner import NeedMore, Opening, Scanner, Segment
 from gateway.spoken.settings import SpokenSettings
 
 _LONGEST_END: Final = 16
@@ -53,6 +53,11 @@ class SpokenFilter:
             return False
         scan.pass_on(text)
         return True
+
+    @property
+    def unclosed(self) -> Opening | None:
+        """What opened the element that the text is in, of which nothing is spoken."""
+        return None if self._scan.until is None else self._scan.opening
 
     def flush(self) -> list[Segment]:
         """Give everything, taking what is open as plain text; the turn may go on."""

@@ -106,7 +106,7 @@ def _angle(scan: Scanner, index: int) -> int:
     if following.isalnum() and (link := scan.match(p.AUTOLINK, index, _LONGEST_LINK)):
         return _address(scan, link.group(1), index, link.end())
     if following == "!" and scan.match(p.COMMENT, index, 4):
-        scan.until = _COMMENT_END
+        scan.enter(_COMMENT_END, index, index + 4)
         return scan.drop(index, index + 4)
     for sign, pattern in (("|｜", p.SPECIAL_TOKEN), ("!?", p.DECLARATION)):
         if following in sign and (found := scan.match(pattern, index, _LONGEST_TAG)):
@@ -116,7 +116,7 @@ def _angle(scan: Scanner, index: int) -> int:
         return scan.keep(index, index + 1)
     closing, name = tag.group(1), tag.group(2).lower()
     if name in _ELEMENT_ENDS and not closing and not tag.group().endswith("/>"):
-        scan.until = _ELEMENT_ENDS[name]
+        scan.enter(_ELEMENT_ENDS[name], index, tag.end())
     said = "\n" if name in p.BREAKING_ELEMENTS else " " if name == "break" else ""
     return scan.say(said, index, tag.end(), leading=not closing and name not in p.VOID_ELEMENTS)
 

@@ -29,6 +29,13 @@ class Segment(NamedTuple):
     leading: bool
 
 
+class Opening(NamedTuple):
+    """The tag that opens an element, as written, and where it starts in the writing."""
+
+    tag: str
+    start: int
+
+
 class Scanner:
     """Text as it arrives, with the segments made of it.
 
@@ -54,6 +61,8 @@ class Scanner:
         """The fence that ends the code block, if in one."""
         self.until: regex.Pattern[str] | None = None
         """What ends the element that is not spoken, if in one."""
+        self.opening = Opening("", 0)
+        """Of that element."""
         self.link_ends: list[tuple[int, int]] = []
         """Written ranges that end the links and images that are open."""
         self._spoken = ""  # the last of what was kept
@@ -110,6 +119,11 @@ class Scanner:
     def drop(self, low: int, high: int, *, leading: bool = False) -> int:
         """Speak nothing for `low..high`; returns `high`."""
         return self.say("", low, high, leading=leading)
+
+    def enter(self, until: regex.Pattern[str], low: int, high: int) -> None:
+        """Speak nothing more until what ends the element that `low..high` opens."""
+        self.until = until
+        self.opening = Opening(self.text[low:high], self.base + low)
 
     def pass_on(self, text: str) -> None:
         """Read `text`, which is not empty, as plain; nothing may be open or held back."""
