@@ -165,6 +165,14 @@ class Gateway:
     async def drain(self) -> None:
         """Let every session speak what it has; returns when all are closed or time is up."""
         self.readiness.draining = True
+        if live := len(self.sessions.live):
+            _log.warning(
+                "stopping: what %d session%s still hears is finished first, %g s at most; "
+                "asked again (Ctrl-C), it stops at once",
+                live,
+                "" if live == 1 else "s",
+                self.settings.drain_seconds,
+            )
         await self.apis.drain()
         await drain(self.sessions, self.connections, self.settings)
 

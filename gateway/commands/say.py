@@ -23,7 +23,7 @@ from gateway.commands.speaking import (
 )
 from gateway.containers import Writer
 from gateway.onset import OnsetMeter
-from gateway.protocol import Error, TurnDone
+from gateway.protocol import Error, TurnCancelled, TurnDone
 
 _READ_BYTES = 65_536
 
@@ -142,6 +142,14 @@ async def speak(client: VoiceClient, text: Text, writer: Writer) -> Spoken:
                 await asyncio.to_thread(writer.write, event.payload, event.samples)
             elif isinstance(event, TurnDone):
                 samples, failed = event.samples, event.failed
+            elif isinstance(event, TurnCancelled):
+                # Nobody asked for that here: the gateway stops.
+                samples, failed = event.sent_samples, failed + 1
+                stderr().print(
+                    f"The gateway stopped before the end. Not said: {event.unspoken.strip()}",
+                    style="yellow",
+                    markup=False,
+                )
             elif isinstance(event, Error):
                 stderr().print(f"{event.code}: {event.message} {event.hint}", style="yellow")
     finally:

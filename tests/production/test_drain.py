@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 import time
+import wave
+from pathlib import Path
 from typing import Any
 
 from processes import gateway
@@ -99,6 +102,26 @@ async def test_at_the_deadline_the_client_learns_what_was_not_heard() -> None:
         assert closed.rcvd.code == 1012
         assert await server.process.wait() == 0
         assert time.monotonic() - begun < 20
+
+
+async def test_say_tells_what_a_gateway_that_stops_left_out(tmp_path: Path) -> None:
+    async with gateway("--drain-seconds", "1", "--drain-resume-seconds", "0.5") as server:
+        out = tmp_path / "out.wav"
+        say = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.cli", "say", TEXT * 20),
+            *("--url", server.url, "-o", str(out)),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        while not out.exists() or out.stat().st_size < 50_000:
+            await asyncio.sleep(0.02)
+        server.signal(signal.SIGTERM)
+        _, told = await say.communicate()
+        assert say.returncode == 1
+        assert "The gateway stopped before the end. Not said: " in " ".join(told.decode().split())
+        assert " 0.0 s of speech" not in told.decode()
+        assert await server.process.wait() == 0
+    with wave.open(str(out)) as file:
+        assert file.getnframes() > 20_000
 
 
 async def test_a_client_that_lost_its_connection_comes_back_and_loses_nothing() -> None:
