@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -272,6 +273,14 @@ class TestHttp:
                     await spoken(running, request_options=options)
         assert refused.value.status_code == 429
         assert refused.value.body["detail"]["status"] == "system_busy"
+
+    async def test_a_default_voice_of_the_engine_is_listed_once(self, run: Run) -> None:
+        engine = FakeSynthesizer()
+        engine.listed = (replace(engine.listed[0], id="default", name="Automatic"), *engine.listed)
+        async with run(engine) as running:
+            voices = (await client(running).voices.get_all()).voices
+        assert [(v.voice_id, v.name) for v in voices][:1] == [("default", "Automatic")]
+        assert [v.voice_id for v in voices] == ["default", "ann", "bao"]
 
     async def test_voices_and_models(self, run: Run) -> None:
         async with run() as running:

@@ -32,13 +32,11 @@ class Catalogue:
         self._door = door
 
     def _all_voices(self) -> list[dict[str, Any]]:
-        default = Voice(
-            "default",
-            "Default",
-            tuple(_NAMES),
-            description="Chooses the voice by the language of each piece of text.",
-        )
-        return [_voice(voice) for voice in (default, *self._door.voices)]
+        voices = list(self._door.voices)
+        if all(voice.id != "default" for voice in voices):
+            about = "Chooses the voice by the language of each piece of text."
+            voices.insert(0, Voice("default", "Default", tuple(_NAMES), description=about))
+        return [_voice(voice) for voice in voices]
 
     async def voices(self, _: Request) -> Response:
         """`GET /v1/voices`."""
