@@ -261,6 +261,13 @@ async def test_an_engine_that_fails_at_once_is_an_error(run: Run) -> None:
     assert refused.value.code == "unpronounceable"
 
 
+async def test_a_block_never_closed_does_not_fail_the_request(run: Run) -> None:
+    async with run() as running:
+        whole = await spoken(running, response_format="pcm")
+        heard = await spoken(running, response_format="pcm", input=f"{TEXT} <think>So")
+    assert len(heard) == len(whole) > 0
+
+
 async def test_an_engine_that_fails_later_breaks_the_stream_off(run: Run) -> None:
     def script(_: object, number: int) -> Script:
         return Script(fail_after=0 if number % 2 else None, error=SpeechError("runaway", "No end."))

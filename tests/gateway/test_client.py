@@ -191,6 +191,14 @@ async def test_errors_of_pieces_are_events(run: Run) -> None:
         assert kinds(events)[-1] == "TurnDone"
 
 
+async def test_a_warning_about_the_turn_is_an_event_and_refuses_nothing(run: Run) -> None:
+    async with run() as running, running.client() as client:
+        events = await all_of(client.speak(f"{TEXT} <think>And so"))
+        warnings = [event for event in events if isinstance(event, protocol.Notice)]
+        assert [(w.code, w.start) for w in warnings] == [("unclosed", len(TEXT) + 1)]
+        assert kinds(events)[-1] == "TurnDone"
+
+
 async def test_refused_text_is_raised(run: Run) -> None:
     async with run(max_turn_chars=100) as running, running.client() as client:
         with pytest.raises(GatewayError) as refused:
