@@ -28,7 +28,7 @@ export const STRINGS = {
     note_mulaw: "8 kHz, as on a telephone line.",
     server: "Server",
     sessions: "Sessions",
-    speaking_now: "Speaking now",
+    speaking_now: "Being synthesised",
     prefix_cache: "Prompts from the prefix cache",
     said: "What is said",
     hello: "Write. It is said while you still write.",
