@@ -71,8 +71,6 @@ def _contradictions(settings: Settings, has_secret: bool) -> list[str]:
             "allowed_origins is *, and there are no keys: any page a user opens could speak here. "
             "Name the origins, use keys, or say --insecure."
         )
-    if settings.drain_resume_seconds > settings.drain_seconds:
-        problems.append("drain_resume_seconds is longer than drain_seconds, which end it.")
     return problems
 
 

@@ -76,6 +76,9 @@ class Server(uvicorn.Server):
         if self._watching is not None:
             self._watching.cancel()
         await super().shutdown(sockets)
+        if self.force_exit:
+            # Else it would be cancelled with the loop, which uvicorn reports as an error.
+            await self.lifespan.shutdown()
 
     async def _watch(self) -> None:
         """Read again when a file was changed: secrets that a cluster renews send no signal."""

@@ -387,7 +387,7 @@ SERVER = textwrap.dedent(
 )
 
 
-async def start_server(*arguments: str) -> asyncio.subprocess.Process:
+async def start_server(*arguments: str, stderr: int | None = None) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -396,6 +396,7 @@ async def start_server(*arguments: str) -> asyncio.subprocess.Process:
         str(Path(__file__).parent),
         *arguments[1:],
         stdout=asyncio.subprocess.PIPE,
+        stderr=stderr,
         cwd=Path(__file__).parents[2],
     )
 
@@ -453,7 +454,7 @@ class TestServe:
         assert await process.wait() == 0
 
     async def test_a_second_signal_does_not_wait(self) -> None:
-        process = await start_server("0")
+        process = await start_server("0", stderr=asyncio.subprocess.PIPE)
         await line(process)
         url = (await line(process)).split()[1]
         async with connect(url.replace("http", "ws") + "/v1/stream") as peer:
@@ -470,6 +471,10 @@ class TestServe:
                 while True:
                     await peer.recv()
         assert (await line(process)).startswith("over stopped")
+        assert process.stderr is not None
+        told = (await process.stderr.read()).decode()
+        assert "1 session still hears" in told
+        assert "Traceback" not in told
         assert await process.wait() == 0
 
     async def test_an_engine_that_cannot_start_ends_it(self) -> None:
