@@ -84,7 +84,6 @@ class TestSafety:
             ({"tls_client_ca": "a"}, "needs tls_cert too"),
             ({"token_secret_file": "a"}, "there is no keys_file"),
             ({"allowed_origins": "*"}, "any page a user opens"),
-            ({"drain_seconds": 1.0}, "longer than drain_seconds"),
             ({"host": "0.0.0.0", "client_header": "x-id"}, "anybody can send it"),
             ({"tls_key": "/nowhere/key.pem"}, "No such file"),
         ],
