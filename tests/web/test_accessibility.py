@@ -115,7 +115,7 @@ def test_sheets_of_a_phone_open_and_close_by_keyboard(page_at: Open, scripted: s
     for name, inside in (("setup", "voice"), ("meters", None)):
         page.focus(f"#open-{name}")
         page.keyboard.press("Enter")
-        assert page.locator(f"#{name}").is_visible()
+        page.locator(f"#{name}").wait_for()
         if inside is not None:
             names = set()
             for _ in range(12):
