@@ -168,6 +168,26 @@ def test_a_file_may_be_dropped_anywhere(page_at: Open, scripted: str) -> None:
     assert page.text_content(".heard") == "One short.\n"
 
 
+def test_captions_that_fall_behind_are_read_faster(page_at: Open, scripted: str) -> None:
+    page = page_at(scripted, script=WATCH_WIRE)
+    # How late the second one is shows at four seconds; the third is due well after that.
+    held = "long tone that is held on and on until four whole seconds have gone by."
+    cues = [(0.0, f"A {held}"), (0.4, f"Another {held}"), (6.0, "One short.")]
+    lines = [f"00:0{at:.3f} --> 00:09.000\n{text}\n" for at, text in cues]
+    page.evaluate(DROP, ["talk.vtt", "\n".join(["WEBVTT\n", *lines])])
+    page.locator("#drop-text", has_text="talk.vtt: 3").wait_for()
+    page.click("#speak")
+    until(page, "() => probes.wire.some(([, each]) => each.type === 'session.update')", seconds=20)
+    faster = sent(page, "session.update")[0]
+    assert faster["scope"] == "piece"
+    assert 1 < faster["speed"] <= 1.4
+    page.keyboard.press("Escape")
+    until(page, "() => !voxgate.talk.speaking")
+    # What is said next is at the speed that was chosen.
+    until(page, "() => probes.wire.filter(([, e]) => e.type === 'session.update').length > 1")
+    assert sent(page, "session.update")[-1]["speed"] == 1
+
+
 def test_a_file_that_is_none_is_refused(page_at: Open, scripted: str, tmp_path: Path) -> None:
     file = tmp_path / "talk.vtt"
     file.write_text("nothing in here")
@@ -280,7 +300,7 @@ def test_the_sound_comes_back_once_the_server_does(page_at: Open, scripted: str)
         assert page.evaluate("() => voxgate.player.state") == "interrupted"
         proxy.away = False
         until(page, HEARD, seconds=15)
-        assert page.text_content(".heard") == "A long tone."
+        assert page.text_content(".heard") == "Hello there, everybody."
 
 
 def test_a_tab_that_was_frozen_goes_on(page_at: Open, scripted: str) -> None:
