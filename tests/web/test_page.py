@@ -300,7 +300,7 @@ def test_the_sound_comes_back_once_the_server_does(page_at: Open, scripted: str)
         assert page.evaluate("() => voxgate.player.state") == "interrupted"
         proxy.away = False
         until(page, HEARD, seconds=15)
-        assert page.text_content(".heard") == "Hello there, everybody."
+        assert page.text_content(".heard") == "A long tone."
 
 
 def test_a_tab_that_was_frozen_goes_on(page_at: Open, scripted: str) -> None:
