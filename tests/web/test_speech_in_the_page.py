@@ -73,7 +73,8 @@ def test_speech_is_heard_and_its_files_are_understood(
     captions = webvtt.read(str(save(page, "vtt", tmp_path)))
     assert " ".join(caption.text for caption in captions) == ENGLISH
     assert captions[-1].end_in_seconds <= seconds["wav"] + 0.1
-    assert "first" not in (page.text_content("#first-sound") or "–")
+    assert re.fullmatch(r"\d+ ms", page.text_content("#first-sound") or "")
+    until(page, "() => document.getElementById('cache').textContent.endsWith('%')")
 
 
 MEASURE = """async (text) => {
@@ -112,16 +113,14 @@ def test_words_light_up_as_they_are_heard(page_at: Open, speaking: str) -> None:
     page = page_at(speaking)
     page.click("#speed")  # a gesture, and the audio is there before the first turn
     page.evaluate("() => voxgate.player.unlock()")
-    # A gap in the sound moves everything after it, and says nothing about highlights.
+    # A machine that stands still for a moment says nothing about highlights.
     for _ in range(3):
         measured = page.evaluate(MEASURE, BOTH)
-        if not measured["gaps"]:
+        late = lateness(measured)
+        if not measured["gaps"] and max(map(abs, late)) <= 80:
             break
-    late = lateness(measured)
-    # Until a piece is made, its words are where the pace of the turn would have them.
-    off = sorted(abs(ms) for ms in late)
-    assert len(late) >= 0.8 * len(measured["words"])
-    assert off[int(0.75 * len(off))] <= 80, late
+    assert len(late) == len(measured["words"])
+    assert max(map(abs, late)) <= 80, late
     assert {"river", "天", "园", "fox"} <= {shown["text"] for shown in measured["shown"]}
 
 
