@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import until
+from browser import chromium, until
 from chat_endpoint import chat_endpoint
 from conftest import Open
 from cuttable import cuttable
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Playwright
 
 from gateway.errors import ERRORS
 
@@ -625,3 +625,32 @@ def test_200_turns_leave_nothing_behind(page_at: Open, scripted: str) -> None:
     assert after["Nodes"] <= before["Nodes"] + 20
     assert after["JSEventListeners"] <= before["JSEventListeners"] + 5
     assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] + 400_000
+
+
+# Speaks as soon as it is connected, and tells when the button is there. What a test evaluates
+# counts as a gesture, so the page has to do both by itself.
+UNTOUCHED = """
+const look = setInterval(() => {
+  if (!document.querySelector('#link[data-state="open"]')) return;
+  clearInterval(look);
+  voxgate.talk.speak("This is said without a click, and goes on for a while. ".repeat(5));
+  setInterval(() => {
+    const held = [...document.querySelectorAll("button")].some(
+      (button) => button.checkVisibility() && button.textContent === "Turn the sound on");
+    if (held) console.log("held back");
+  }, 100);
+}, 100);
+"""
+
+
+def test_one_button_brings_the_sound_that_a_browser_holds_back(
+    driver: Playwright, scripted: str
+) -> None:
+    with chromium(driver, "--autoplay-policy=document-user-activation-required") as browser:
+        page = browser.new_page(locale="en-US")
+        page.add_init_script(UNTOUCHED)
+        with page.expect_console_message(lambda message: message.text == "held back"):
+            page.goto(scripted)
+        page.get_by_role("button", name="Turn the sound on").click()
+        until(page, "() => voxgate.player.state === 'running'")
+        page.get_by_role("button", name="Turn the sound on").wait_for(state="hidden")
