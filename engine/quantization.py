@@ -19,7 +19,11 @@ Quantization = Literal["none", "int8", "fp8", "int4"]
 INT4_GROUP = 64
 """Inputs that share a scale; divides the widths of all models here."""
 _LARGEST = {"int8": 127.0, "fp8": 448.0, "int4": 7.0}
-_FORMATS = {"int8": "int-quantized", "fp8": "float-quantized", "int4": "pack-quantized"}
+_FORMATS: dict[Quantization, str] = {
+    "int8": "int-quantized",
+    "fp8": "float-quantized",
+    "int4": "pack-quantized",
+}
 _LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -55,12 +59,7 @@ def chosen(config: dict[str, Any] | None) -> Quantization:
     """Which of them a `quantization_config` of ours is."""
     if not config:
         return "none"
-    kinds: dict[str, Quantization] = {
-        "int-quantized": "int8",
-        "float-quantized": "fp8",
-        "pack-quantized": "int4",
-    }
-    return kinds[config["format"]]
+    return {format: kind for kind, format in _FORMATS.items()}[config["format"]]
 
 
 def is_linear(name: str) -> bool:
@@ -81,15 +80,19 @@ def quantised(
     quantization: Quantization, weights: Iterable[tuple[str, Tensor]]
 ) -> Iterator[tuple[str, Tensor]]:
     """The same tensors, those of linear layers (out, in) rounded, with their scales."""
-    tensors = dict(weights)
-    for name, tensor in tensors.items():
+    brought: dict[str, Tensor] = {}
+    if quantization == "int4":
+        # A scale may come after its weight, so all are held at once; others pass one by one.
+        weights = list(weights)
+        brought = {name: tensor for name, tensor in weights if name.endswith(".weight_scale")}
+    for name, tensor in weights:
         layer = name.rpartition(".")[0]
         if name.endswith(".weight_scale"):
             continue
         if quantization == "none" or not is_linear(name):
             yield name, tensor
             continue
-        given = tensors.get(f"{layer}.weight_scale") if quantization == "int4" else None
+        given = brought.get(f"{layer}.weight_scale")
         scale = scales(quantization, tensor) if given is None else given.float()
         largest = _LARGEST[quantization]
         per_input = scale.repeat_interleave(tensor.shape[1] // scale.shape[1], 1)
