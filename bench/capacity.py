@@ -19,7 +19,6 @@ from rich.console import Console
 
 from bench import load, machine
 from bench.gateway_process import GatewayError
-from bench.window import result_of, run_window
 
 PASSING_SHARE = 0.99
 
@@ -53,17 +52,7 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     async with load.warm_gateway(options, console) as (url, pid):
 
         async def passes(streams: int) -> bool:
-            options.streams = streams
-            window = await run_window(
-                load.habits_of(options, url),
-                seconds=options.seconds,
-                ramp=load.ramp_of(options),
-                seed=options.seed + streams,
-                tongue=options.language,
-                url=url,
-                pid=pid,
-            )
-            row = result_of(window)
+            row = await load.row_of(options, streams, url, pid)
             rows.append(row)
             passed = bool(row["gapless_share"] >= PASSING_SHARE)
             console.print(

@@ -90,6 +90,23 @@ async def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     return {**result_of(window, options.price), **about, "settings": settings_of(options)}
 
 
+async def row_of(
+    options: argparse.Namespace, streams: int, url: str, pid: int | None, **others: Any
+) -> dict[str, Any]:
+    """The result of a window of so many streams, one of several in a run: each has arrivals and
+    texts of its own. `others`: of `run_window`, in place of what the options say."""
+    options.streams = streams
+    said: dict[str, Any] = {
+        "seconds": options.seconds,
+        "ramp": ramp_of(options),
+        "seed": options.seed + streams,
+        "tongue": options.language,
+        "url": url,
+        "pid": pid,
+    }
+    return result_of(await run_window(habits_of(options, url), **{**said, **others}))
+
+
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """How a run was made, for its report."""
     names = ("pace", "tokens_per_second", "think", "sentences", "voice", "language", "serve")

@@ -43,7 +43,6 @@ from bench.texts import sentences
 from bench.tuned import Tuning
 from bench.turns import Turn
 from bench.user import Habits, User
-from bench.window import result_of, run_window
 from gateway.client import Audio, VoiceClient
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -225,18 +224,7 @@ async def _levels(
         # Once more after a failure: a neighbour of a virtual machine is no limit of a server.
         if windows and windows[-1]["streams"] == streams and not failed:
             continue
-        options.streams = streams
-        window = await run_window(
-            load.habits_of(options, url),
-            seconds=options.seconds,
-            ramp=load.ramp_of(options),
-            seed=options.seed + streams,
-            tongue="en",
-            url=url,
-            pid=pid,
-            make_user=kind,
-        )
-        found = result_of(window)
+        found = await load.row_of(options, streams, url, pid, tongue="en", make_user=kind)
         del found["timeline"]
         windows.append(found)
         latest = found["first_audible_ms"]["p99"]

@@ -23,7 +23,6 @@ from bench.first_audible import hear_first, latencies
 from bench.gateway_process import GatewayError
 from bench.texts import sentences
 from bench.tuned import TunedGateway, Tuning
-from bench.window import result_of, run_window
 from gateway.client import GatewayError as ClientError
 from gateway.client import VoiceClient
 
@@ -123,17 +122,7 @@ async def measure_gateway(name: str, tuning: Tuning, options: argparse.Namespace
         alone = await hear_alone(gateway.url, options)
         windows = []
         for streams in options.levels:
-            options.streams = streams
-            window = await run_window(
-                load.habits_of(options, gateway.url),
-                seconds=options.seconds,
-                ramp=load.ramp_of(options),
-                seed=options.seed + streams,
-                tongue=options.language,
-                url=gateway.url,
-                pid=gateway.pid,
-            )
-            found = result_of(window)
+            found = await load.row_of(options, streams, gateway.url, gateway.pid)
             del found["timeline"]
             windows.append(found)
         return {"alone": alone, "windows": windows}
